@@ -39,7 +39,7 @@ export async function lookAfterCohorts(
 ): Promise<void> {
   for (const cohort of cohorts.filter(({ reported }) => reported === undefined)) {
     const read = () => api.get<{ status: string }>(`/tasks/${cohort.taskId}`)
-    const status = (await tally.attempt('reading a cohort', read))?.status
+    const status = (await tally.attempt('cohort status', read))?.status
     if (status !== undefined && ENDED.has(status)) cohort.reported = status
   }
 }

@@ -109,7 +109,7 @@ export async function lookAfterRuns({ platform: { api }, runs }: Customer, { tal
       if (answer) run.cancel = 'answered'
     }
     const read = () => api.get<{ status: string }>(`/training/runs/${run.id}`)
-    const status = (await tally.attempt('reading a run', read))?.status
+    const status = (await tally.attempt('run status', read))?.status
     if (status !== undefined && ENDED.has(status)) run.reported = status
   }
 }

@@ -95,7 +95,9 @@ try {
   console.log(`alone: ${describe(alone)} of ${alone.length}`)
   console.log(`as one of ${PLACES} chats at once, without a queue: ${describe(amongThree)}`)
   console.log(`during ${ROUNDS} floods of ${FLOOD}: ${describe(flooded)} of ${flooded.length}`)
-  console.log(`the flood got ${[...statuses].map(([status, count]) => `${status} x${count}`).join(', ')}`)
+  console.log(
+    `responses to the floods: ${[...statuses].map(([status, count]) => `${status} x${count}`).join(', ')}`,
+  )
   judge('flood', [
     { what: 'p95, of alone', measured: p95, goal: MAX_P95 },
     { what: 'worst, of alone', measured: worst, goal: MAX_WORST },

@@ -53,7 +53,7 @@ function main(): void {
         `${middle(({ own }) => own.peakMb)} MB; plain loop ${rate(middle((pair) => pair.plain.tokensPerSecond))}, ` +
         `${middle((pair) => pair.plain.peakMb)} MB; ratio ${ratio.toFixed(2)} ` +
         `(${ratios.map((one) => one.toFixed(2)).join(' ')}), goal ${GOAL} ` +
-        `${ratio >= GOAL ? 'met' : 'MISSED'}; processor time ${middle(({ own }) => own.cpuSeconds).toFixed(1)} s ` +
+        `${ratio >= GOAL ? 'met' : 'MISSED'}; CPU time ${middle(({ own }) => own.cpuSeconds).toFixed(1)} s ` +
         `vs. ${middle((pair) => pair.plain.cpuSeconds).toFixed(1)} s, ` +
         `ratio ${median(pairs.map((pair) => pair.plain.cpuSeconds / pair.own.cpuSeconds)).toFixed(2)}`,
     )

@@ -96,7 +96,7 @@ describe('hearth chat', () => {
       /Cannot reach/,
       1,
     ],
-    ['no model', [], {}, /missing required argument 'model'/, 2],
+    ['a missing model', [], {}, /missing required argument 'model'/, 2],
     ['a blank message', ['talker', '-m', ' '], {}, /must not be blank/, 2],
     ['an invalid count', ['talker', '--max-tokens', 'x'], {}, /whole number/, 2],
   ] as const) {

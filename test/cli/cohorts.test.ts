@@ -182,10 +182,14 @@ describe('hearth cohorts', () => {
       ['run', 'package.json', '--input', '5'],
       /--input must contain a JSON object/,
     ],
-    ['both from standard input', ['run', '-', '--input', '-'], /only one of the graph and --input can be -/],
-    ['standard input without an object', ['plan', '-'], /standard input is not JSON/],
+    [
+      'a graph and an input that are both read from standard input',
+      ['run', '-', '--input', '-'],
+      /only one of the graph and --input can be -/,
+    ],
+    ['standard input that is not JSON', ['plan', '-'], /standard input is not JSON/],
     ['an invalid id', ['show', 'mine'], /"mine" is not an id/],
-    ['an invalid id of a cohort to resume', ['run', 'README.md', '--resume', 'x'], /"x" is not an id/],
+    ['an invalid cohort id for --resume', ['run', 'README.md', '--resume', 'x'], /"x" is not an id/],
     [
       'a deadline that is not a number',
       ['run', 'README.md', '--deadline', 'soon'],
@@ -205,15 +209,15 @@ describe('hearth cohorts', () => {
 
   const NOWHERE = 'http://127.0.0.1:1'
   for (const [fault, env, pattern, exit] of [
-    ['no key', { HEARTH_API_KEY: '' }, /requires an API key: .*--api-key/, 2],
+    ['a missing key', { HEARTH_API_KEY: '' }, /requires an API key: .*--api-key/, 2],
     [
-      'a task without a cohort, with the account of the key',
+      "a task without a cohort, in the key's own account",
       { HEARTH_ACCOUNT_ID: '' },
       /no cohort with this task id/,
       1,
     ],
     ['a rejected key', { HEARTH_API_KEY: 'hk_no' }, /rejects this API key/, 2],
-    ['the account of another key', { HEARTH_ACCOUNT_ID: newId() }, /\(account_mismatch\)/, 2],
+    ['an account that does not belong to the key', { HEARTH_ACCOUNT_ID: newId() }, /\(account_mismatch\)/, 2],
     ['a task without a cohort', {}, /no cohort with this task id/, 1],
     ['an unreachable platform', { HEARTH_BASE_URL: NOWHERE }, /npm start/, 1],
     [

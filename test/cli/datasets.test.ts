@@ -92,14 +92,14 @@ describe('hearth datasets', () => {
     ['a missing file', ['upload', 'nowhere.csv'], /nowhere\.csv: no such file/, 2],
     ['a folder', ['upload', '.'], /\. is not a file/, 2],
     [
-      'a file of an unknown kind',
+      'a file name with an unknown extension',
       ['upload', 'x.txt'],
       /cannot infer the format from the file name; pass --format csv/,
       2,
     ],
     ['an unknown format', ['upload', 'x.txt', '--format', 'xlsx'], /csv, jsonl, parquet/, 2],
     [
-      'a file in another format than declared',
+      'a file that is not in the declared format',
       ['upload', 'x.txt', '--format', 'parquet'],
       /validation_failed/,
       2,

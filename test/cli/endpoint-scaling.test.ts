@@ -112,7 +112,7 @@ describe('hearth endpoints scale', () => {
 
   for (const [fault, options, pattern] of [
     ['an invalid number', ['--min', 'two'], /--min <n>.* whole number/],
-    ['an idle timeout in words', ['--idle-timeout', '5m'], /--idle-timeout .* whole number .* or default/],
+    ['an idle timeout with a unit', ['--idle-timeout', '5m'], /--idle-timeout .* whole number .* or default/],
     ['two targets', ['--target-in-flight', '8', '--target-wait-ms', '500'], /cannot be used with/],
     ['a schedule without a time zone', ['--schedule', '0 8 * * 1-5 2'], /five cron fields, a time zone/],
     [

@@ -197,14 +197,14 @@ describe('hearth', () => {
     ['an unreachable platform', ['accounts', 'list'], { HEARTH_BASE_URL: 'http://127.0.0.1:1' }, /npm start/],
     ['an unknown account', ['keys', 'list', newId()], {}, /no account with this id/],
     [
-      'no data directory',
+      'a missing data directory',
       ['accounts', 'list'],
       { HEARTH_BASE_URL: '', HEARTH_DATA_DIR: '/nowhere' },
       /--base-url/,
     ],
-    ['a bad number', ['quotas', 'set', newId(), '--training', 'many'], {}, /whole number/],
+    ['an invalid number', ['quotas', 'set', newId(), '--training', 'many'], {}, /whole number/],
     ['an unknown command', ['acounts'], {}, /Did you mean accounts/],
-    ['a bad role', ['keys', 'create', newId(), '--role', 'king'], {}, /role/],
+    ['an invalid role', ['keys', 'create', newId(), '--role', 'king'], {}, /role/],
   ] as const) {
     it(`explains how to fix ${what}`, async () => {
       const { code, err } = await run([...args], env)

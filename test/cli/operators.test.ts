@@ -88,7 +88,7 @@ describe('hearth for operators', () => {
       ],
     )
     const own = rows.find(([stage]) => stage === '-')
-    assert.equal(own?.[1], 'hold', 'the entries of the task itself have no stage')
+    assert.equal(own?.[1], 'hold', "the task's own entries have no stage")
     assert.deepEqual(
       entries.flatMap(({ stage }: { stage: string | null }) => stage ?? []),
       ['read', 'read', 'judge', 'judge'],

@@ -122,7 +122,7 @@ describe('hearth login and profiles', () => {
       /rejects this API key \(from this login\)/,
       2,
     ],
-    ['no key', ['login', '--base-url', 'API'], {}, /API key for .*: no value given/, 2],
+    ['a missing key', ['login', '--base-url', 'API'], {}, /API key for .*: no value given/, 2],
     [
       'a key with a space',
       ['login', '--base-url', 'API'],
@@ -146,7 +146,7 @@ describe('hearth login and profiles', () => {
       /--profile: a profile name/,
       2,
     ],
-    ['a logout without a login', ['logout'], {}, /no profile default \(known: none\)/, 2],
+    ['a logout before any login', ['logout'], {}, /no profile default \(known: none\)/, 2],
   ] as const) {
     it(`explains how to fix ${fault}`, async () => {
       const ran = await hearth.run(

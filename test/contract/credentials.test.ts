@@ -56,7 +56,7 @@ describe('route credentials', () => {
     const { operationId, method } = served.route
     it(`are enforced: ${operationId} (${method} ${served.path}) accepts only the required one`, async () => {
       const needed = CREDENTIALS[operationId]
-      assert.ok(needed, 'not in the table')
+      assert.ok(needed, 'CREDENTIALS has no entry for this operation')
 
       for (const [sent, sentHeaders] of headers) {
         const { status, body, text } = await api.call(method, concrete(served), bodyFor(served, sentHeaders))

@@ -78,12 +78,12 @@ describe('route declarations', () => {
       assert.deepEqual(declared.toSorted(), named.toSorted(), 'path parameters')
       assert.ok(
         success.schema ?? success.contentType ?? (route.internal || success.status === 204),
-        'a response schema',
+        'the success response needs a schema or a content type',
       )
-      assert.ok(!(body && stream), 'a body is either read or streamed')
+      assert.ok(!(body && stream), 'a body is either parsed or streamed')
       assert.ok(
         route.method !== 'GET' || !(body || stream || route.idempotent || route.admitsWork),
-        'GET only reads',
+        'a GET must be read-only',
       )
       for (const schema of [params, body, query, headers, success.schema, ...Object.values(also)]) {
         // Schemas compile on first use; an invalid one must fail here rather than during a request.

@@ -52,14 +52,14 @@ describe('docs/cohorts.md', () => {
   const missing = (words: readonly string[]) => words.filter((word) => !page.includes(`\`${word}\``))
 
   const vocabularies: Record<string, TSchema> = {
-    'states of cohorts': CohortState,
-    'states of stages': StageState,
-    'states of hand-overs': EdgeState,
-    'failures of hand-overs': EdgeFailure,
-    'reasons of plans': PlanReasonCode,
+    'cohort states': CohortState,
+    'stage states': StageState,
+    'hand-over states': EdgeState,
+    'hand-over failures': EdgeFailure,
+    'plan reasons': PlanReasonCode,
     events: CohortEventType,
-    ways: Transport,
-    modes: EdgeMode,
+    transports: Transport,
+    'hand-over modes': EdgeMode,
   }
   for (const [name, vocabulary] of Object.entries(vocabularies))
     it(`names all ${name}`, () => assert.deepEqual(missing(valuesOf(vocabulary)), []))

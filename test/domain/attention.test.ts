@@ -93,7 +93,7 @@ describe('attentionOf', () => {
       /^1 node with a full disk: n \(0 MB free\)/,
     ],
     [
-      'runs that wait for a GPU',
+      'runs that are waiting for a GPU',
       { waitingRuns: [{ reason: 'no node with a GPU', jobs: 3, job_id: 'j' }] },
       'runs_wait',
       'warning',

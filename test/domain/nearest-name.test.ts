@@ -34,7 +34,7 @@ describe('didYouMean', () => {
     assert.equal(
       meant(`${names[0]!.slice(0, -1)}x0`),
       'did you mean "' + names[0] + '"?',
-      'the same as before',
+      'a repeated lookup must get the same suggestion',
     )
     assert.ok(performance.now() - begun < 1_500, `took ${performance.now() - begun} ms`)
   })

@@ -126,7 +126,7 @@ export class ChatsInFlight {
     }
     const whole = chats.filter(({ end }) => end === 'whole')
     const succeeded = [...tasks.values()].filter((status) => status === 'succeeded')
-    assert.equal(succeeded.length, whole.length, 'a chat was charged that its client did not receive')
+    assert.equal(succeeded.length, whole.length, 'a client was charged for a chat that it did not receive')
     for (const taskId of tasks.keys()) await checkBooks(this.#platform, taskId)
   }
 

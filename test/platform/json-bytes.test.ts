@@ -10,16 +10,20 @@ describe('memberFinder', () => {
   }
 
   const kept: [what: string, json: string, expected: string][] = [
-    ['alone', '{"model":"a"}', '{"model":"served"}'],
+    ['that is the only member', '{"model":"a"}', '{"model":"served"}'],
     [
       'and preserves spaces and numbers as written',
       ' {\t"x" : 1.50,\n "model" : "a b" , "y":[] } ',
       ' {\t"x" : 1.50,\n "model" : "served" , "y":[] } ',
     ],
-    ['with quotes in it', '{"model":"a\\"b\\\\","x":"c"}', '{"model":"served","x":"c"}'],
-    ['behind a nested one', '{"x":{"model":"in"},"model":"a"}', '{"x":{"model":"in"},"model":"served"}'],
+    ['that contains quotes', '{"model":"a\\"b\\\\","x":"c"}', '{"model":"served","x":"c"}'],
+    ['after a nested one', '{"x":{"model":"in"},"model":"a"}', '{"x":{"model":"in"},"model":"served"}'],
     ['before a nested one', '{"model":"a","x":[{"model":1}]}', '{"model":"served","x":[{"model":1}]}'],
-    ['after a value of that name', '{"x":"model","model":"a"}', '{"x":"model","model":"served"}'],
+    [
+      "after a value that equals the member's name",
+      '{"x":"model","model":"a"}',
+      '{"x":"model","model":"served"}',
+    ],
     [
       'after text that quotes the member',
       '{"x":"\\"model\\":\\"b\\"","model":"a"}',

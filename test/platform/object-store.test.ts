@@ -275,7 +275,11 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       assert.ok((await put(other, CSV_HEADERS)) >= 400)
       assert.equal(await store.head(key), undefined)
       assert.equal(await put(bytes, headers), 200)
-      assert.equal(await put(bytes, headers), 200, 'again, for the first answer may be lost')
+      assert.equal(
+        await put(bytes, headers),
+        200,
+        'a retry must succeed, because the first response may have been lost',
+      )
       assert.equal(await put(other, headers), 400)
 
       const kept = await store.head(key)
@@ -283,7 +287,7 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
       await assert.rejects(
         store.put(key, other, { ...CSV, sha256: digest }),
         failsAs('bad_request'),
-        'the platform itself is held to it too',
+        'the digest must bind the platform too',
       )
       assert.equal((await store.head(key))?.sha256, digest)
       assert.ok((await buffer((await store.get(key)).body)).equals(bytes))

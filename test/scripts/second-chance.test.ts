@@ -73,7 +73,7 @@ describe('npm test runner', () => {
     const first = Array.from({ length: 6 }, (_, n): TestEnding => {
       return { file: `${n}.test.ts`, title: 'it', outcome: 'failed' }
     })
-    const again = () => assert.fail('ran once more')
+    const again = () => assert.fail('the files were rerun')
 
     assert.deepEqual(await secondChance(first, again), { endings: first, flaky: [] })
   })

@@ -109,7 +109,7 @@ describe('catalog tools', function () {
     let task: AnyBody
     await until(async () => (task = await world.task(queued.body.task_id)).status === 'succeeded', 20_000)
     assert.equal(task.result.text, '1180591620717411303424')
-    assert.deepEqual(slots, [turnKeyOf(world.accountId)], 'the task waits in the turn of its account')
+    assert.deepEqual(slots, [turnKeyOf(world.accountId)], "the task must wait for its account's turn")
 
     const action = await api.call('POST', '/api/builder/v1/actions/calculator:invoke', {
       key,

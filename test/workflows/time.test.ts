@@ -78,7 +78,7 @@ describe('a workflow that waits for hours', () => {
 
     const outcome = await temporal.run('webhookVerification', [{ endpointId: 'e', version: 1 }], {
       challengeWebhook: async () => (++challenges === 2 ? 'verified' : 'unanswered'),
-      failWebhookVerification: () => assert.fail('it was verified'),
+      failWebhookVerification: () => assert.fail('the endpoint was verified'),
     })
 
     assert.deepEqual([outcome, challenges], ['verified', 2])

@@ -33,21 +33,21 @@ const namesOf = (count: number): string =>
 const SHAPES = {
   'many names': filled('{', '}', (nth) => `"k${nth}":1`),
   'many short names': filled('{', '}', (nth) => `"${nth.toString(36)}":0`),
-  'many names of digits': filled('{', '}', (nth) => `"${(nth * 7919) % 4294967290}":0`),
+  'many numeric names': filled('{', '}', (nth) => `"${(nth * 7919) % 4294967290}":0`),
   'many names with escapes': filled('{', '}', (nth) => `"\\u0041\\"${nth}" : 0`),
-  'objects of unlike names': filled('[', ']', (nth) => `{"k${nth}":1}`),
+  'objects with different names': filled('[', ']', (nth) => `{"k${nth}":1}`),
   'empty objects': filled('[', ']', () => '{}'),
   'nested arrays': filled('[', ']', () => '['.repeat(50) + ']'.repeat(50)),
   'nested objects': filled('[', ']', () => `${'{"a":'.repeat(50)}1${'}'.repeat(50)}`),
-  'numbers of many digits': filled('[', ']', () => `${'12345'.repeat(50)}.${'12345'.repeat(50)}e-250`),
-  'short texts': filled('[', ']', (nth) => `"${nth}"`),
-  'a text of escapes': `"${'\\n'.repeat(0.4 * MIB)}"`,
-  'a text in base64': `"${'QUJD'.repeat(0.2 * MIB)}"`,
+  'numbers with many digits': filled('[', ']', () => `${'12345'.repeat(50)}.${'12345'.repeat(50)}e-250`),
+  'short strings': filled('[', ']', (nth) => `"${nth}"`),
+  'a string of escapes': `"${'\\n'.repeat(0.4 * MIB)}"`,
+  'a base64 string': `"${'QUJD'.repeat(0.2 * MIB)}"`,
   'short arrays': filled('[', ']', () => '[1,2]'),
   'small rows': filled('[', ']', (nth) => `{"a":${nth},"b":[],"c":""}`),
   'small numbers': filled('[', ']', () => '1'),
-  'a text of unicode escapes': `"${'\\u00e9'.repeat(0.15 * MIB)}"`,
-  'one name over and over': filled('{', '}', () => '"a":1'),
+  'a string of Unicode escapes': `"${'\\u00e9'.repeat(0.15 * MIB)}"`,
+  'one name repeated': filled('{', '}', () => '"a":1'),
 }
 const TOO_MANY_NAMES = new Set(Object.keys(SHAPES).slice(0, 5))
 
@@ -61,9 +61,11 @@ const shuffled = (nth: number) => {
 const row = (names: readonly string[], value = 0) => `{${names.map((name) => `"${name}":${value}`).join()}}`
 /** Objects whose layouts V8 cannot share. */
 const DEAR = {
-  'members in many orders': filled('[', ']', (nth) => row(shuffled(nth))),
-  'one member of many names each': filled('[', ']', (nth) => row([(nth % 19_000).toString(36)])),
-  'pairs of a few names': filled('[', ']', (nth) =>
+  'the same members in many different orders': filled('[', ']', (nth) => row(shuffled(nth))),
+  'single-member objects with many different names': filled('[', ']', (nth) =>
+    row([(nth % 19_000).toString(36)]),
+  ),
+  'many different pairs of a few hundred names': filled('[', ']', (nth) =>
     row([`a${nth % 250}`, `b${Math.floor(nth / 250) % 250}`]),
   ),
 }
@@ -82,13 +84,13 @@ const CHEAP = {
     '}',
     (nth) => `"${(nth % 19_000).toString(36)}":${row(['a', 'b'])}`,
   ),
-  'equal rows after objects of many names': filled(
+  'equal rows after objects with many different names': filled(
     '[',
     ']',
     (nth) => (nth < 1_600 ? row([`k${nth}`]) : row(['id', 'v'], nth)),
     2 * MIB,
   ),
-  'rows with texts as keys': filled('[', ']', (nth) => `{"id":"A${nth}","v":1}`),
+  'rows with string ids': filled('[', ']', (nth) => `{"id":"A${nth}","v":1}`),
 }
 
 /** A one-megabyte body may block the thread for at most this long at a time (B 2). */
@@ -215,7 +217,7 @@ describe('bodies that are expensive to parse', () => {
   it('are rejected for too many member orders or too many short strings', async () => {
     const path = `${BUILDER}/endpoints/${id}/infer`
     const infer = (value: string) => send(path, `{"input":{"a":${value}}}`)
-    const orders = await infer(DEAR['members in many orders'])
+    const orders = await infer(DEAR['the same members in many different orders'])
     const texts = await infer(filled('[', ']', (nth) => `"${nth.toString(36)}"`, 3 * MIB))
     const rows = await infer(CHEAP['rows with optional members'])
 

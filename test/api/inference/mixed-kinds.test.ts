@@ -68,7 +68,7 @@ describe('models of several kinds under one memory limit', function () {
     clearInterval(sampling)
 
     const evicted = new Set(evictions)
-    assert.ok(evicted.size >= 2, `only ${evicted.size} models made room`)
+    assert.ok(evicted.size >= 2, `only ${evicted.size} models were evicted`)
     assert.ok(Math.max(...held) <= MEMORY_MB, `${Math.max(...held)} MB were in use`)
     assert.ok(Math.max(...held) > 500, 'nothing was measured')
   })

@@ -127,7 +127,7 @@ describe('requests to /mcp', () => {
     ['*/*', undefined],
     [undefined, undefined],
   ] as const) {
-    it(`are answered for a client that accepts ${accepted ?? 'anything without saying so'}`, async () => {
+    it(`are answered for a client that accepts ${accepted ?? 'anything (no Accept header)'}`, async () => {
       const call = { ...LIST, method: 'tools/call', params: { name: 'list_endpoints', arguments: {} } }
       for (const body of [LIST, call]) {
         const response = await fetch(`${api.baseUrl}/mcp/`, {

@@ -254,7 +254,11 @@ describe("an account's storage quota", function () {
     await mine.ingest(id, body.upload_id, 60 * KB)
 
     assert.deepEqual(await mine.use(), { limit: QUOTA, stored: 60 * KB, underWay: 0 })
-    assert.equal((await put(body.signed_url, 60 * KB)).status, 403, 'a URL is of no use after the commit')
+    assert.equal(
+      (await put(body.signed_url, 60 * KB)).status,
+      403,
+      'the URL must be rejected after the commit',
+    )
   })
 
   it('stops counting an upload with an expired URL, but keeps counting a stored file', async () => {
@@ -289,7 +293,7 @@ describe("an account's storage quota", function () {
     await mine.limit(60 * KB)
     assert.equal((await mine.init(id, 30 * KB)).status, 201)
     assertOver(await mine.call('POST', commit))
-    assert.equal((await mine.use()).underWay, 30 * KB, 'a refused commit changes nothing')
+    assert.equal((await mine.use()).underWay, 30 * KB, 'a rejected commit must change nothing')
   })
 
   it('frees the bytes held by a gateway that was killed during a transfer', async () => {

@@ -182,11 +182,11 @@ function* ofConsumer(take: Take, world: World): Generator<World | undefined> {
   if (consumer.bytes !== 'none' && state === 'failed') yield with_({ bytes: 'none' })
   if (state === 'consumed' && consumer.stage === 'waits') {
     const isOther = consumer.bytes !== 'broken' && consumer.bytes !== world.stated
-    const violation = isOther ? 'a stage runs on other bytes than are stated' : ''
+    const violation = isOther ? 'a stage runs on bytes other than those declared' : ''
     const isBroken = consumer.bytes === 'broken'
     yield {
       ...with_({ stage: 'runs' }),
-      violation: isBroken ? 'a stage runs on broken bytes' : violation,
+      violation: isBroken ? 'a stage runs on corrupt bytes' : violation,
     }
   }
   if (consumer.stage === 'runs') yield { ...with_({ stage: 'done' }), cohort: 'succeeded' }
@@ -260,7 +260,7 @@ function search(rules: Rules) {
     moves += following.length
     if (following.length === 0) {
       const isHeld = world.producer.holds !== '' || world.consumer.bytes !== 'none'
-      const why = world.cohort === 'open' ? 'stuck' : isHeld ? 'something is held at the end' : ''
+      const why = world.cohort === 'open' ? 'stuck' : isHeld ? 'something is still held at the end' : ''
       if (why)
         return { states: depths.size, moves, reached, violation: `${why}: ${JSON.stringify(world)}`, depth }
     }
@@ -286,7 +286,7 @@ describe('edge state machine', () => {
   it('would run a stage on corrupt bytes without the digest rule', () => {
     const { violation, depth } = search({ ...EDGE_RULES, digest: () => undefined })
 
-    assert.equal(violation, 'a stage runs on broken bytes')
+    assert.equal(violation, 'a stage runs on corrupt bytes')
     assert.ok(depth <= 12, `found after ${depth} moves`)
   })
 

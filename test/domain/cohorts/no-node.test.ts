@@ -15,7 +15,7 @@ const why = (named: string[] | undefined, connected: string[], excluded: Record<
 describe('the reason why no node can run a stage', () => {
   for (const [what, reason, words] of [
     [
-      'the one named node is offline',
+      'the only named node is offline',
       why(['b'], ['a'], { 'is not among those that the stage names': 1 }),
       'it may only run on node "second", which is offline',
     ],

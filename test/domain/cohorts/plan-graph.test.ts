@@ -73,6 +73,6 @@ describe('planGraph', () => {
     assert.deepEqual([remark?.code, remark?.stage_id], ['over_deadline', 'stage-1'])
     assert.match(remark?.message ?? '', /timeout_s of 2 s.*take 2\.5 s on average/)
     assert.deepEqual(planWith(3, true).reasons, [])
-    assert.deepEqual(planWith(2, false).reasons, [], 'an assumption is no reason')
+    assert.deepEqual(planWith(2, false).reasons, [], 'an assumed run time must not cause a warning')
   })
 })

@@ -64,7 +64,10 @@ function check(
     assert.ok(Math.abs(endMs[i]! - startMs[i]! - runMs[nodes[i]!]!) < 1e-6)
     for (const [j] of stages.entries())
       if (i < j && nodes[i] === nodes[j])
-        assert.ok(startMs[i]! >= endMs[j]! - 1e-6 || startMs[j]! >= endMs[i]! - 1e-6, 'two at once on a node')
+        assert.ok(
+          startMs[i]! >= endMs[j]! - 1e-6 || startMs[j]! >= endMs[i]! - 1e-6,
+          'two stages overlap on one node',
+        )
   }
   for (const { from, to, transferMs } of edges)
     assert.ok(startMs[to]! >= endMs[from]! + transferMs(nodes[from]!, nodes[to]!) - 1e-6)

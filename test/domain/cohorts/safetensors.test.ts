@@ -71,7 +71,7 @@ describe('a safetensors header', () => {
     ['offsets that do not fit the shape', { a: f32([3], 0, 8) }, 8],
     ['offsets that go backwards', { a: f32([], 4, 0) }, 4],
     ['a negative offset', { a: f32([1], -4, 0) }, 0],
-    ['a broken offset', { a: f32([1], 0.5, 4.5) }, 4],
+    ['a fractional offset', { a: f32([1], 0.5, 4.5) }, 4],
     ['three offsets', { a: { ...f32([1], 0, 4), data_offsets: [0, 4, 8] } }, 4],
     ['no offsets', { a: { dtype: 'F32', shape: [1] } }, 4],
     ['a negative length', { a: f32([-1], 0, 4) }, 4],
@@ -91,7 +91,7 @@ describe('a safetensors header', () => {
 
   for (const [fault, text] of [
     ["text that isn't JSON", '{"a":'],
-    ['a space before its brace', ' {}'],
+    ['a space before the opening brace', ' {}'],
     ['null', 'null'],
     ['nesting too deep for any parser', `{"a":${'['.repeat(500_000)}`],
   ] as const)

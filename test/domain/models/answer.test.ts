@@ -8,7 +8,7 @@ describe('faultInOneLine', () => {
     ['plain text', '  Internal Server Error\r\n', 'answered 500: Internal Server Error'],
     ['text without control characters', 'a\u0000b\u001b[31m\u202ec', 'answered 500: a b [31m c'],
     [
-      'no HTML page of a web framework',
+      'no HTML page from a web framework',
       '<!DOCTYPE html>\n<html>secret</html>',
       'answered 500 without a reason',
     ],

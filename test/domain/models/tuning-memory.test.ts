@@ -31,14 +31,14 @@ const MEASURED: Tuning = {
 /** Peaks measured by PyTorch on an H200 with rows of 4,402 tokens. */
 const MEASURED_SHAPES: readonly (Partial<Tuning> & { name: string; peakMb: number })[] = [
   {
-    name: 'LoRA of Llama 1.24B, batches of 2',
+    name: 'LoRA on Llama 1.24B with batches of 2',
     peakMb: 33_939,
     shape: { ...LLAMA_1B, vocabulary: 128_000 },
     adapter: 'lora',
     tokens: 2 * 4_402,
   },
   {
-    name: 'QLoRA of a small model with checkpointing, batches of 8',
+    name: 'QLoRA on a small model with checkpointing and batches of 8',
     peakMb: 15_006,
     shape: { parameters: 0.22e9, layers: 12, hidden: 1_024, intermediate: 4_096, vocabulary: 32_000 },
     adapter: 'qlora',
@@ -47,14 +47,14 @@ const MEASURED_SHAPES: readonly (Partial<Tuning> & { name: string; peakMb: numbe
     isCheckpointed: true,
   },
   {
-    name: 'all weights of a small model, batches of 4',
+    name: 'full fine-tuning of a small model with batches of 4',
     peakMb: 22_582,
     shape: { parameters: 0.22e9, layers: 12, hidden: 1_024, intermediate: 4_096, vocabulary: 32_000 },
     adapter: 'none',
     tokens: 4 * 4_402,
   },
   {
-    name: 'LoRA of eight wide layers with checkpointing, batches of 4',
+    name: 'LoRA on eight wide layers with checkpointing and batches of 4',
     peakMb: 14_617,
     shape: { parameters: 0.49e9, layers: 8, hidden: 2_048, intermediate: 5_632, vocabulary: 64_000 },
     adapter: 'lora',

@@ -98,7 +98,10 @@ describe('results that a node uploads over a slow connection', function () {
       const began = performance.now()
       // Two bytes per character, so that the length in bytes differs from the string's length.
       await Promise.all([upload(control, 'a', 15, 'é'), upload(control, 'a', 30), upload(control, 'b', 1)])
-      assert.ok(performance.now() - began > 1.8 * IDLE_TIMEOUT_MS, 'the line was too fast for this test')
+      assert.ok(
+        performance.now() - began > 1.8 * IDLE_TIMEOUT_MS,
+        'the connection was too fast for this test',
+      )
     } finally {
       await control.close()
     }

@@ -160,8 +160,8 @@ describe('a frame', () => {
   })
 
   for (const [fault, failure, change] of [
-    ['another byte', 'digest_mismatch', (bytes: Buffer) => void (bytes[bytes.length - 1]! ^= 1)],
-    ['another length', 'size_mismatch', (bytes: Buffer) => void bytes.writeUInt32BE(11)],
+    ['a changed byte', 'digest_mismatch', (bytes: Buffer) => void (bytes[bytes.length - 1]! ^= 1)],
+    ['a wrong length', 'size_mismatch', (bytes: Buffer) => void bytes.writeUInt32BE(11)],
     ['an unknown flag', 'refused', (bytes: Buffer) => void bytes.writeUInt32BE(3, 4)],
   ] as const)
     it(`is rejected with ${fault}`, () => {

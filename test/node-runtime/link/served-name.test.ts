@@ -13,8 +13,8 @@ async function startStubborn(): Promise<ChatApi> {
 }
 
 for (const [server, start] of [
-  ['that answers under any name', () => ChatApi.start()],
-  ['that knows one name', startStubborn],
+  ['that accepts any model name', () => ChatApi.start()],
+  ['that accepts only one model name', startStubborn],
 ] as const) {
   describe(`the model's name in answers from a server ${server}`, () => {
     let chat: ChatApi
@@ -23,7 +23,8 @@ for (const [server, start] of [
     })
     after(() => chat[Symbol.asyncDispose]())
 
-    const weights = () => (server === 'that knows one name' ? { served: 'model' } : { echo: true })
+    const weights = () =>
+      server === 'that accepts only one model name' ? { served: 'model' } : { echo: true }
     const warm = () => chat.warm({}, [chat.node], weights())
 
     it('is the name that the caller used, in full and streamed answers, by name and by id', async () => {

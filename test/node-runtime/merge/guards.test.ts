@@ -79,7 +79,7 @@ describe('merges', () => {
     const HEAD = { lm_head: [50, 24] as [number, number] }
     const lonely: [string, { adapter: TinyAdapter; other?: TinyAdapter; weight?: number }, RegExp][] = [
       [
-        'two adapters, one of them with DoRA on the same tensor',
+        'two adapters that change the same tensor, one of them with DoRA',
         { adapter: { dora: true }, other: { seed: 2 } },
         /adapter trained model.*q_proj\.weight with DoRA, and other changes it too/,
       ],
@@ -94,7 +94,7 @@ describe('merges', () => {
         /adapter trained lm_head\.weight whole, and other changes it too/,
       ],
       [
-        'a tensor saved in full with another shape',
+        'a tensor saved in full with a different shape',
         { adapter: { saved: { lm_head: [51, 24] } } },
         /adapter saved lm_head\.weight as 51 x 24 of F32; it is 50 x 24 in base/,
       ],

@@ -40,9 +40,9 @@ describe('threads of a model server', () => {
   }
 
   for (const [threads, wanted, why] of [
-    [0, HALF, 'default to half of the cores'],
+    [0, HALF, 'default to half the cores'],
     [1, 1, 'follow the profile'],
-    [CORES + 5, CORES, 'never exceed the cores'],
+    [CORES + 5, CORES, 'never exceed the number of cores'],
   ] as const) {
     it(`${why}, on the command line and for OpenMP`, async () => {
       assert.deepEqual(await given(threads), [[String(wanted), '7', '{unknown}'], String(wanted)])

@@ -49,7 +49,7 @@ const TRACES: [what: string, type: string, template: string, options: string[]][
     '{% if add_generation_prompt %}<think>{% endif %}',
     [...HERMES, '--reasoning-parser', 'qwen3'],
   ],
-  ['knows no trace', 'qwen2', '{% if add_generation_prompt %}<|assistant|>{% endif %}', HERMES],
+  ['has no reasoning tags', 'qwen2', '{% if add_generation_prompt %}<|assistant|>{% endif %}', HERMES],
 ]
 
 /** Creates an environment with a fake vLLM. */

@@ -95,12 +95,8 @@ describe('a schema for a llama.cpp grammar', () => {
         additionalProperties: false,
       },
     ],
-    ['the bound of a number', { type: 'integer', minimum: 0 }, { type: 'integer' }],
-    [
-      'the format of a string',
-      { type: 'string', format: 'email', maxLength: 3 },
-      { type: 'string', maxLength: 3 },
-    ],
+    ['a bound on a number', { type: 'integer', minimum: 0 }, { type: 'integer' }],
+    ['a string format', { type: 'string', format: 'email', maxLength: 3 }, { type: 'string', maxLength: 3 }],
     ['a pattern', { type: 'string', pattern: '^a' }, { type: 'string' }],
     [
       'a set',

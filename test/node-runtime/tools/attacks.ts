@@ -53,7 +53,7 @@ print(libc.mq_open(b"/x", os.O_CREAT | os.O_RDWR, 0o600, None), errno.errorcode[
     refused: 'EPERM EPERM EPERM\n-1 EPERM\n',
   },
   {
-    name: 'shared mappings without a file, including /dev/zero, and huge pages',
+    name: 'shared anonymous mappings, including /dev/zero, and huge pages',
     code: `
 print(attempt(lambda: mmap.mmap(-1, MB)))
 print(attempt(lambda: mmap.mmap(-1, MB, flags=3 | mmap.MAP_ANONYMOUS)))
@@ -67,7 +67,7 @@ print(open("/dev/zero", "rb").read(3))`,
     refused: "EPERM\nEPERM\nEPERM\nEACCES\nb'\\x00\\x00\\x00'\n",
   },
   {
-    name: 'sockets of other families, and socket pairs',
+    name: 'sockets from other address families, and socket pairs',
     code: `
 for family in (2, 10, 1, 16):
     print(attempt(lambda: socket.socket(family, socket.SOCK_DGRAM).close()), end=" ")
@@ -91,7 +91,7 @@ print(a.getsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED), attempt(lambda: fcntl
     refused: 'True\n1 EPERM\n',
   },
   {
-    name: 'descriptor tables that processes share, that a thread has for itself, or that the node may not read',
+    name: 'descriptor tables that are shared by processes, private to a thread, or not readable by the node',
     code: `
 FILES, THREAD, VM, SIGHAND = 0x400, 0x10000, 0x100, 0x800
 print(*(call(56, 220, flags, 0, 0, 0, 0) for flags in (FILES | 17, FILES | VM, THREAD | SIGHAND | VM)), call(272, 97, FILES), flush=True)
@@ -105,7 +105,7 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))`,
     refused: 'EPERM EPERM EPERM EPERM\nEINVAL EINVAL done done\nEINVAL done\nthread\n0\n',
   },
   {
-    name: 'locks that belong to no process',
+    name: 'locks that no process owns',
     code: `
 import fcntl, struct
 file, lock = os.open("/tmp/f", os.O_CREAT | os.O_RDWR), struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2, 1, 0)
@@ -113,7 +113,7 @@ print(*(attempt(lambda: fcntl.fcntl(file, command, lock)) for command in (37, 38
     refused: 'EPERM EPERM done done\n',
   },
   {
-    name: 'access lists and attributes of files',
+    name: 'access control lists and extended attributes',
     code: `
 import shutil, struct
 open("/tmp/f", "wb").write(b"x")
@@ -141,7 +141,7 @@ print(os.stat("/tmp/g").st_size)`,
     refused: 'EINVAL EINVAL EINVAL EINVAL\n1048576\n',
   },
   {
-    name: 'kernel queues of watched files and asynchronous reads, rulesets, rings and hash tables',
+    name: 'kernel queues for file watches and asynchronous reads, rulesets, rings and hash tables',
     code: `
 print(call(253, 26, 0), call(294, 26, 0), call(300, 262, 0x200, 0), call(206, 0, 1000, id(MB)), call(444, 444, 0, 0, 1))
 print(call(425, 425, 8, 0), call(323, 282, 1), call(321, 280, 0), call(248, 217, 0), call(157, 167, 78, 1, 1 << 20), call(157, 167, 62, 1, 0, 0))
@@ -149,7 +149,7 @@ print(call(463, 463), call(500, 500))`,
     refused: 'EPERM EPERM EPERM EPERM EPERM\nEPERM EPERM EPERM EPERM EINVAL EINVAL\nENOSYS ENOSYS\n',
   },
   {
-    name: 'a disk queue filled by syncs, and the program that reads core dumps',
+    name: 'a disk queue flooded with syncs, and the core dump handler',
     code: `
 import resource
 library = os.open(os.__file__, os.O_RDONLY)
@@ -161,13 +161,13 @@ with open("/tmp/f", "w") as file: print(file.write("kept"), file.flush(), os.fsy
     refused: "{'done'} (1, 1)\n4 None None kept\n",
   },
   {
-    name: 'the same calls by their numbers in another ABI',
+    name: 'the same system calls by their numbers in another ABI',
     code: `
 print(call(X32 + 319, X32 + 279, 0, 0), call(X32 + 41, X32 + 198, 40, 1, 0), call(X32 + 203, X32 + 122, 0, 0, 0))`,
     refused: 'EPERM EPERM EPERM\n',
   },
   {
-    name: 'huge pages of which a program unmaps all but one small page',
+    name: 'huge pages that a program unmaps except for one small page',
     code: `
 import resource
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -182,7 +182,7 @@ print(peak() - before < 20, call(157, 167, 41, 0, 0, 0, 0))`,
     refused: 'True EINVAL\n',
   },
   {
-    name: 'the text that the kernel generates for an open file of a process',
+    name: "the text that the kernel generates about a process's open files",
     code: `
 place = os.open("/proc/self", os.O_PATH)
 ways = ["/proc/self/fdinfo/0", "/proc/1/fdinfo/0", "/proc/thread-self/fdinfo/0", "/proc/1/task/1/fdinfo/0", "/proc/net/../fdinfo/0"]
@@ -201,7 +201,7 @@ print(open(f"/proc/self/fd/{os.open('/tmp/d/g', os.O_RDONLY)}").read())`,
     refused: "{'EACCES'} ['0', '1']\n{'EACCES'}\n['1 (p', 'Name', 'MemT', 'Linu']\nmoved\n",
   },
   {
-    name: 'filters, which the kernel compiles into memory shared by the whole machine',
+    name: 'filters that the kernel compiles into memory shared by the whole machine',
     code: `
 steps = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFF))
 program = struct.pack("HxxxxxxP", 1, ctypes.addressof(steps))
@@ -244,7 +244,7 @@ for _ in range(24):
         os._exit(0)`,
   },
   {
-    name: 'messages beyond the socket buffers',
+    name: 'messages that exceed the socket buffers',
     code: `
 for _ in range(14):
     if os.fork() == 0:
@@ -258,7 +258,7 @@ for _ in range(14):
         os._exit(0)`,
   },
   {
-    name: 'data of closed sockets that wait to be accepted',
+    name: 'data in closed sockets that are waiting to be accepted',
     code: `
 door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 door.bind("\\0door")
@@ -306,7 +306,7 @@ for _ in range(2):
 time.sleep(20)`,
   },
   {
-    name: 'files in /tmp along with memory, deleted but open',
+    name: 'memory, and deleted but open files in /tmp',
     code: `
 kept = bytearray(os.urandom(1)) * (470 * MB)
 file = open("/tmp/x", "wb", buffering=0)

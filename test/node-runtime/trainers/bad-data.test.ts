@@ -39,7 +39,7 @@ const REFUSALS: Refusal[] = [
     column: 'prise',
   },
   {
-    what: 'a text in a numeric target, naming the row',
+    what: 'text in a numeric target, naming the row',
     csv: table([...many, '31,cheap']),
     message: /Column 'price' must contain numbers, but row 31 has 'cheap'/,
     column: 'price',
@@ -65,18 +65,18 @@ const REFUSALS: Refusal[] = [
     column: 'a',
   },
   {
-    what: 'a target and no other column',
+    what: 'no column other than the target',
     csv: `price\n${many.map((r) => r.split(',')[0]).join('\n')}`,
     message: /no column to learn from/,
   },
   {
-    what: 'a target without any value',
+    what: 'a target without any values',
     csv: table(many.map((row) => row.replace(/,.*/, ','))),
     message: /Column 'price' has no value in any of the 30 rows/,
     column: 'price',
   },
   {
-    what: 'only a numeric column with a word in it, naming the row and the word',
+    what: 'a word in the only feature column, naming the row and the word',
     csv: `size,price\n${many.map((row, at) => (at === 8 ? 'big,3' : row)).join('\n')}`,
     message:
       /'size' is left out: it is text with 30 different values: 29 of 30 values are numbers; row 9 is 'big'/,
@@ -111,7 +111,7 @@ const REFUSALS: Refusal[] = [
     row: 45,
   },
   {
-    what: 'dates that may have the day or the month first',
+    what: 'dates that could be day-first or month-first',
     csv: daily((at) => `${1 + ((at * 5) % 12)}/${1 + ((at * 7) % 11)}/2023`),
     model: 'time-series-forecast',
     hyperparameters: { time_column: 'd' },
@@ -129,7 +129,7 @@ const REFUSALS: Refusal[] = [
     row: 2,
   },
   {
-    what: 'a table without texts',
+    what: 'a table without a text column',
     csv: table(many),
     model: 'text-classification',
     message: /no column with text\./,

@@ -157,7 +157,7 @@ describe('the model catalog', () => {
       /\/runtime_profile names an unknown/,
     ],
     [
-      'a stray alias',
+      'an alias for an unknown hyperparameter',
       (config) => (config['aliases'] = { a: 'b' }),
       /\/aliases\/a names an unknown hyperparameter/,
     ],

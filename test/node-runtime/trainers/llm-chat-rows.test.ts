@@ -52,7 +52,7 @@ const SAME: [string, object, string][] = [
     `[weather]${CALLED}`,
   ],
   [
-    'missing content and null calls',
+    'missing content and null tool calls',
     {
       messages: talk({ tool_calls: [call('c1', { city: 'Oslo' })] }, { content: 'No.', tool_calls: null }),
       tools: JSON.stringify(TOOLS),
@@ -68,7 +68,7 @@ const SAME: [string, object, string][] = [
     CALLED,
   ],
   [
-    'content in parts of text',
+    'content split into text parts',
     {
       messages: [
         {
@@ -84,7 +84,7 @@ const SAME: [string, object, string][] = [
     '<user>rain?<assistant>No.',
   ],
   [
-    'ShareGPT roles, with its system text and bare tools',
+    'ShareGPT roles, a ShareGPT system text and bare tools',
     {
       system: 'Be brief.',
       tools: '[{"name": "weather"}]',
@@ -100,7 +100,7 @@ const SAME: [string, object, string][] = [
     '[weather]<system>Be brief.<user>rain?<assistant>! weather {"city": "Oslo"}<tool>dry<assistant>No.<user>Sure?<assistant>Yes.',
   ],
   [
-    'a function_call and a function of the original API',
+    'a function_call and a function message of the original API',
     {
       functions: [{ name: 'weather' }],
       messages: [
@@ -135,9 +135,13 @@ const calling = says('assistant', 'Let me look.', { tool_calls: [call('c1', {})]
 
 const user = { role: 'user', content: 'x' }
 const REFUSED: [string, object, RegExp][] = [
-  ['a list without messages', { messages: [] }, /^Row \d+: messages has no messages\.$/],
-  ['no list', { conversations: 'hello' }, /^Row \d+: conversations is not a list of messages\.$/],
-  ['neither column', { prompt: 'x' }, /^Row \d+: conversations is missing\.$/],
+  ['an empty list of messages', { messages: [] }, /^Row \d+: messages has no messages\.$/],
+  [
+    'messages that are not a list',
+    { conversations: 'hello' },
+    /^Row \d+: conversations is not a list of messages\.$/,
+  ],
+  ['a row with neither messages column', { prompt: 'x' }, /^Row \d+: conversations is missing\.$/],
   [
     'an unknown role',
     { messages: [user, { role: 'narrator', content: 'x' }] },
@@ -153,9 +157,13 @@ const REFUSED: [string, object, RegExp][] = [
     { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
     /message 1 has a part of type image_url; a language model learns from text only/,
   ],
-  ['no content', { messages: [{ role: 'user', content: null }] }, /message 1 has no content\.$/],
   [
-    'an assistant message without content and calls',
+    'a message without content',
+    { messages: [{ role: 'user', content: null }] },
+    /message 1 has no content\.$/,
+  ],
+  [
+    'an assistant message with neither content nor tool calls',
     { messages: [user, { role: 'assistant', content: null }] },
     /message 2 has no content and no tool calls/,
   ],

@@ -41,7 +41,7 @@ describe('fine-tuning configuration (4.3)', () => {
       [seen.cuda, seen.xpu, seen.packed].map((one) => one.sequence_len),
       [8192, 6144, 8192],
     )
-    assert.equal(seen.plain.sequence_len, 6144, 'also where the environment uses only its processors')
+    assert.equal(seen.plain.sequence_len, 6144, 'XPU nodes have the cap even in a CPU-only environment')
   })
 
   it('lets sample_packing turn on group_by_length, and accepts booleans for flash_attention', () => {

@@ -42,7 +42,7 @@ describe('a trainer whose GPU fails', function () {
     const env = { ...process.env, PYTHONPATH: TRAINERS }
     const run = promisify(execFile)(realPython(), ['-c', RUN, job, raised, later], { env })
     const { code, stdout } = await run.then(
-      () => assert.fail('the run ended well'),
+      () => assert.fail('the run succeeded'),
       (err: { code: number; stdout: string }) => err,
     )
     const error = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as { code: string }

@@ -229,9 +229,9 @@ describe('time order of series', () => {
     const swapped = all.map((i) => (i === 40 ? 41 : i === 41 ? 40 : i))
     const times = {
       'elapsed seconds': all.map((i) => (i * 0.0137).toFixed(4)),
-      'seconds of hours': all.map((i) => (i * 40.25).toFixed(2)),
+      'hours in seconds': all.map((i) => (i * 40.25).toFixed(2)),
       'Julian days': all.map((i) => String(2_459_215.5 + i / 24)),
-      'days of a spreadsheet': all.map((i) => String(44_197 + i / 24)),
+      'spreadsheet days': all.map((i) => String(44_197 + i / 24)),
       'decimal years': all.map((i) => (2015 + i / 12).toFixed(3)),
       'short decimal years': all.map((i) => (2015 + i / 12).toFixed(2)),
     }
@@ -308,13 +308,13 @@ describe('several time columns', () => {
     const hours = (i: number) => `${iso(Math.floor(i / 9))}T1${i % 9}:00`
     const cases = {
       'two timestamps': table('a,b', other, iso),
-      'a timestamp and a text': table('a,b', other, points),
-      'a text and a timestamp': table('a,b', (i) => points((i * 53) % 90), iso),
+      'a timestamp and a text column': table('a,b', other, points),
+      'a text column and a timestamp': table('a,b', (i) => points((i * 53) % 90), iso),
       'the newest row first': table('a,b', other, points, newestFirst),
       'the first column': table('a,b', iso, other),
-      'dates with the day or the month first': table('a,b', dayOrMonthFirst, iso),
+      'dates that could be day-first or month-first': table('a,b', dayOrMonthFirst, iso),
       'months that may be days': table('a,b', dayOrYear, iso),
-      'a number of a year': table('a,year', other, (i) => 1920 + i),
+      'a year number': table('a,year', other, (i) => 1920 + i),
       'days and hours': table('a,b', (i) => iso(Math.floor(i / 9)), hours),
       'one date in all rows': table('a,b', () => iso(9), iso, mixed),
       'an index of shuffled rows': table('period,b', (i) => mixed.indexOf(i), iso, mixed),

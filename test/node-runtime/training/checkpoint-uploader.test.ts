@@ -42,8 +42,8 @@ describe('checkpoint uploads', () => {
       token: claim.lease_token,
       signal,
       room: { signal, onWait: (kind) => waits.push(kind) },
-      onPause: () => assert.fail('no run is paused'),
-      onPreempt: () => assert.fail('nobody waits'),
+      onPause: () => assert.fail('no run should be paused'),
+      onPreempt: () => assert.fail('nothing else is waiting'),
       onFault: (message) => faults.push(message),
     })
   const write = async (epoch: number) => {
@@ -123,8 +123,8 @@ describe('checkpoint uploads', () => {
       token: held.lease_token,
       signal,
       room: { signal, onWait: (kind) => lease.waitFor(kind) },
-      onPause: () => assert.fail('no run is paused'),
-      onPreempt: () => assert.fail('nothing else waits'),
+      onPause: () => assert.fail('no run should be paused'),
+      onPreempt: () => assert.fail('nothing else is waiting'),
       onFault: (message) => assert.fail(message),
     })
     disk.fill()
@@ -165,8 +165,8 @@ describe('checkpoint uploads', () => {
       token: held.lease_token,
       signal,
       room: { signal, onWait: begun.resolve },
-      onPause: () => assert.fail('no run is paused'),
-      onPreempt: () => assert.fail('nothing else waits'),
+      onPause: () => assert.fail('no run should be paused'),
+      onPreempt: () => assert.fail('nothing else is waiting'),
       onFault: (message) => words.push(message),
     })
     disk.fill()

@@ -133,6 +133,6 @@ describe('weights from the hub', () => {
       .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId: two.nodeId, modelKey }))
     assert.equal(await read(of2), 200)
     await db.updateTable('node').set({ sharing: 'dedicated' }).where('id', '=', two.nodeId).execute()
-    assert.equal(await read(of2), 403, 'it works for another account alone by now')
+    assert.equal(await read(of2), 403, 'the node now works only for another account')
   })
 })

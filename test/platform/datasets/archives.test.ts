@@ -180,12 +180,12 @@ describe('reading hf_dataset', () => {
       /^"x.arrow": /,
     ],
     [
-      'a zip name that escapes the archive',
+      'a zip entry whose name escapes the archive',
       () => readZip({ name: '../../etc/x.arrow', bytes: arrow(1) }),
       /relative path|outside/,
     ],
     [
-      'an absolute zip name',
+      'a zip entry with an absolute name',
       () => readZip({ name: '/etc/x.arrow', bytes: arrow(1) }),
       /absolute path|outside/,
     ],

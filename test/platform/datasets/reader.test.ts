@@ -46,7 +46,7 @@ describe('reading csv', () => {
       { rows: 2, a: 'integer', b: 'string' },
     ],
     ['skips blank lines', 'a,b\n1,2\n\n3,4\n', { rows: 2, a: 'integer', b: 'integer' }],
-    ['finds semicolons', 'a;b\n1;2,5\n', { rows: 1, a: 'integer', b: 'number' }],
+    ['detects semicolons', 'a;b\n1;2,5\n', { rows: 1, a: 'integer', b: 'number' }],
     [
       'accepts semicolons when commas may be decimal commas',
       'a;b;c,d\n1;2;3,4\n',
@@ -70,7 +70,7 @@ describe('reading csv', () => {
       { rows: MANY + 1, a: 'number', b: 'string' },
     ],
     [
-      'treats as missing the same values that the trainers do',
+      'agrees with the trainers on which values are missing',
       'a,b,c\n1,NA,null\nN/A,"?",\nNaN,2.5,NULL\n',
       { rows: 3, a: 'integer', b: 'number', c: 'any' },
     ],
@@ -220,7 +220,7 @@ describe('reading jsonl', () => {
     ],
     ['accepts NaN as Python writes it', '{"a":NaN}\n{"a":-Infinity}\n', { rows: 2, a: 'number' }],
     ['leaves commas inside strings alone', '{"a":"x,}"}\n{"a":",]"}\n', { rows: 2, a: 'string' }],
-    ['types a column of several types as any', '{"a":1}\n{"a":{"b":1}}\n', { rows: 2, a: 'any' }],
+    ['types a column of mixed types as any', '{"a":1}\n{"a":{"b":1}}\n', { rows: 2, a: 'any' }],
   ]
   for (const [title, content, expected] of good) {
     it(title, async () => assert.deepEqual(await read('jsonl', content), expected))
@@ -232,7 +232,7 @@ describe('reading jsonl', () => {
     ['invalid JSON', `${rows(json)}\n{"id":\n${rows(json)}\n`, /^line 30001: not valid JSON/],
     ['the first of several errors', '{"a":1}\nx\n{"a":2}\ny\n', /^line 2: /],
     ['text after an object', '{"a":1} {"a":2}\n', /^line 1: not valid JSON/],
-    ['an object over two lines', '{"a":1}\n{"a":\n2}\n', /^line 2: not valid JSON/],
+    ['an object that spans two lines', '{"a":1}\n{"a":\n2}\n', /^line 2: not valid JSON/],
     ['a trailing comma', '{"a":1}\n{"a":[1,2, ]}\n', /^line 2: not valid JSON/],
     ['an array', '{"a":1}\n[1]\n', /^line 2: not a JSON object but an array/],
     ['a number', '{"a":1}\n\n42\n', /^line 3: not a JSON object but "42"/],

@@ -235,9 +235,9 @@ describe('the link channel', () => {
   })
 
   const faults: [string, Buffer, RegExp][] = [
-    ['the format of frames', Buffer.from('nonsense'), /frame/],
-    ['the format of meta', encodeFrame(FRAME.ack, 1, 'null'), /not an object/],
-    ['the rules of credit', encodeFrame(FRAME.ack, 1, '{"credit":-1}'), /credit/],
+    ['the frame format', Buffer.from('nonsense'), /frame/],
+    ['the metadata format', encodeFrame(FRAME.ack, 1, 'null'), /not an object/],
+    ['the credit rules', encodeFrame(FRAME.ack, 1, '{"credit":-1}'), /credit/],
   ]
   for (const [what, message, reason] of faults) {
     it(`closes when the other side violates ${what}`, async () => {

@@ -25,14 +25,18 @@ export const ANSWERS: [string, WebhookHandler, [string, string, string | null, s
   ['answers 429', answerWith(429), ['retrying', 'retryable', 'http_4xx', '4xx']],
   ['answers 500', answerWith(500), ['retrying', 'retryable', 'http_5xx', '5xx']],
   ['answers 503', answerWith(503), ['retrying', 'retryable', 'http_5xx', '5xx']],
-  ['closes', (req) => req.socket.destroy(), ['retrying', 'retryable', 'connection_closed', null]],
   [
-    'talks nonsense',
+    'closes the connection',
+    (req) => req.socket.destroy(),
+    ['retrying', 'retryable', 'connection_closed', null],
+  ],
+  [
+    'sends an invalid response',
     (req) => req.socket.end('nonsense\r\n\r\n'),
     ['retrying', 'retryable', 'invalid_answer', null],
   ],
   [
-    'sends a huge answer',
+    'sends a huge response',
     (_req, res) => res.end(Buffer.alloc(8_000_000)),
     ['succeeded', 'succeeded', null, '2xx'],
   ],

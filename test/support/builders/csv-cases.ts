@@ -5,34 +5,34 @@ export const CSV_CASES: CsvCase[] = [
   ...DELIMITER_CASES,
   // The number of fields.
   {
-    title: 'a wider row',
+    title: 'a row with an extra field',
     text: joinLines('a,b', 'x,y', 'x,y,z'),
     refusal: 'line 3: 3 fields where the header has 2',
   },
   {
-    title: 'a shorter row',
+    title: 'a row with a missing field',
     text: joinLines('a;b;c', 'x;y;z', 'x;y'),
     refusal: 'line 3: 2 fields where the header has 3',
   },
   {
-    title: 'a title',
+    title: 'a title row',
     text: joinLines('Report', 'a,b', 'x,y'),
     refusal: 'line 2: 2 fields where the header has 1',
   },
   {
-    title: 'titles above semicolons',
+    title: 'title rows above semicolon-separated rows',
     text: joinLines('Titel: Bevölkerung', 'Quelle: BFS', 'Jahr;Kanton;Wert', '2020;BE;1'),
     refusal:
       'line 1: the header contains no ";", but the rows do; start the file with a row of column names, or with the line sep=, if it has only one column',
   },
   {
-    title: 'a title of Excel, which fills every row up, another one and a blank row',
+    title: 'two title rows and a blank row that Excel has padded with delimiters',
     text: joinCrlf('Umsatz 2024;;;', 'Quelle: BFS;;;', ';;;', 'Jahr;Ort;Wert;', '2020;Bern;1,5;'),
     refusal:
       'line 1: the header names only 1 of 4 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
-    title: 'a title in the middle, and quotes around all cells',
+    title: 'a title in a middle column, and quotes around all cells',
     text: joinLines(
       '"","Sales, 2024","",""',
       '"","","",""',
@@ -43,13 +43,13 @@ export const CSV_CASES: CsvCase[] = [
       'line 1: the header names only 1 of 4 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
-    title: 'a title behind a line with the delimiter',
+    title: 'a title row after a line that declares the delimiter',
     text: `\ufeff${joinCrlf('sep=\t', 'Report, March\t', 'day\tn', '1\t2')}`,
     refusal:
       'line 2: the header names only 1 of 2 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
-    title: 'a title with the date of the report behind blanks',
+    title: 'a title row with the report date after blank cells',
     text: joinCrlf('Umsatz 2024;;;Stand: 1.2.2025', 'Jahr;Ort;Wert;Notiz', '2020;Bern;1,5;x'),
     refusal:
       'line 1: the header names only 2 of 4 columns, but rows have values in the unnamed ones; start the file with a row of column names',
@@ -67,19 +67,19 @@ export const CSV_CASES: CsvCase[] = [
       'line 1: the header names only 0 of 3 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
-    title: 'merged cells above the names',
+    title: 'merged cells above the column names',
     text: joinCrlf('Region;2023;;2024;', ';Umsatz;Kosten;Umsatz;Kosten', 'Bern;1;2;3;4'),
     refusal:
       'line 1: the header names only 3 of 5 columns, but rows have values in the unnamed ones; start the file with a row of column names',
   },
   {
-    title: 'two columns of many without a name',
+    title: 'two of many columns unnamed',
     text: joinLines('a,b,c,d,,e,', '1,2,3,4,5,6,7'),
     names: ['a', 'b', 'c', 'd', 'Unnamed: 4', 'e', 'Unnamed: 6'],
     rows: [['1', '2', '3', '4', '5', '6', '7']],
   },
   {
-    title: 'surplus columns without names, which a row of many fills',
+    title: 'unnamed extra columns, one of which is filled in a single row',
     text: joinLines('v1,v2,,,', 'ham,a,,,', 'spam,b,,,', 'ham,c,rest of c,,'),
     names: ['v1', 'v2', 'Unnamed: 2'],
     rows: [
@@ -89,7 +89,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'one column of several without a name',
+    title: 'one of several columns unnamed',
     text: joinLines('id,name,,n', '1,x,note,2', '2,y,,3'),
     names: ['id', 'name', 'Unnamed: 2', 'n'],
     rows: [
@@ -98,7 +98,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'a name for the values alone, as pandas writes a series',
+    title: 'a name for the values only, as pandas writes a series',
     text: joinLines(',n', 'x,1.5', 'y,2.5'),
     names: ['Unnamed: 0', 'n'],
     rows: [
@@ -107,7 +107,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'a name for the values alone behind two levels of an index, one of them quoted',
+    title: 'a name for the values only, after two index levels, one of them quoted',
     text: joinLines('"",,n', '"x",u,1', '"y",v,2'),
     names: ['Unnamed: 0', 'Unnamed: 1', 'n'],
     rows: [
@@ -116,13 +116,13 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'one name, and no values behind it',
+    title: 'one named column, and no values after it',
     text: joinLines('a;"";;', '"x; y";"";;', ';;;', 'z;;;'),
     names: ['a'],
     rows: [['x; y'], [''], ['z']],
   },
   {
-    title: 'semicolons in the only column, and a line that says so',
+    title: 'semicolons in the only column, and a line that declares another delimiter',
     text: joinLines('sep=,', 'tags', 'x;y', 'z;w'),
     names: ['tags'],
     rows: [['x;y'], ['z;w']],
@@ -134,7 +134,7 @@ export const CSV_CASES: CsvCase[] = [
     rows: [['x | y'], ['z'], ['w']],
   },
   {
-    title: 'texts that are filled with blanks, and a missing number',
+    title: 'text padded with spaces, and a missing number',
     text: joinLines('id;city      ;n', '1 ;Bern      ;12.5', '2 ;Zug       ;NULL'),
     names: ['id', 'city', 'n'],
     rows: [
@@ -143,12 +143,12 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'a text with commas as the only column',
+    title: 'commas in the text of the only column',
     text: joinLines('text', 'hello, world', 'foo, bar'),
     refusal: 'line 2: 2 fields where the header has 1',
   },
   {
-    title: 'rows that end at a delimiter, as the header does',
+    title: 'rows that end with a delimiter, like the header',
     text: joinLines('a,b,', 'x,y,', 'z,,'),
     names: ['a', 'b'],
     rows: [
@@ -157,7 +157,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'rows that end at a delimiter, as the header does not',
+    title: 'rows that end with a delimiter, unlike the header',
     text: joinLines('a,b', 'x,y,', 'z,,,', ',w,,,,'),
     names: ['a', 'b'],
     rows: [
@@ -167,7 +167,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'some rows that end at a delimiter',
+    title: 'some rows that end with a delimiter',
     text: joinCrlf('a;b', 'x;y', 'z;w;;;', '"u;v";"w";'),
     names: ['a', 'b'],
     rows: [
@@ -199,7 +199,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'blanks behind the delimiters',
+    title: 'spaces after the delimiters',
     text: joinLines('a, b, c', 'x, y, z', 'u, , w'),
     names: ['a', 'b', 'c'],
     rows: [
@@ -208,7 +208,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'blanks before and behind quotes',
+    title: 'spaces before and after quotes',
     text: joinLines('"a" , "b, c"', '"x" , "y, ""z"""', ' "u, v", "w"  ', '1" , 2"'),
     names: ['a', 'b, c'],
     rows: [
@@ -218,7 +218,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'blanks, quotes and a line break in one cell',
+    title: 'spaces, quotes and a line break in one cell',
     text: joinLines('a; b', 'x; "y\n""; ""z"" " ;', 'u;w'),
     names: ['a', 'b'],
     rows: [
@@ -236,7 +236,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'inch marks behind a quoted line with the delimiter',
+    title: 'inch marks after a quoted line that declares the delimiter',
     text: `\ufeff${joinLines('"sep=;"', 'a";b', '15" pipe;"x\ny"', '3" one;y"', 'z;w')}`,
     names: ['a"', 'b'],
     rows: [
@@ -246,7 +246,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'more columns than DuckDB reads at once, inch marks and blanks before quotes',
+    title: 'more columns than DuckDB reads at once, inch marks, and spaces before quotes',
     text: joinLines(
       Array.from({ length: 250 }, (_, i) => `c${i}`).join(','),
       Array.from({ length: 250 }, (_, i) => (i % 2 ? ` "x, ${i}"` : '3" y')).join(','),
@@ -260,13 +260,13 @@ export const CSV_CASES: CsvCase[] = [
     refusal: 'line 2: a quote is opened and never closed',
   },
   {
-    title: 'text behind a quote',
+    title: 'text after a closing quote',
     text: joinLines('a,b', 'x,"y"', 'z,"w" v'),
     refusal: 'line 3: text after the closing quote of a field',
   },
   // Line breaks in the header.
   {
-    title: 'a line break in the header of Excel',
+    title: 'a line break in an Excel header',
     text: joinCrlf('a;"Menge\n(kg)"', 'x;2,5', 'y;"3,25"'),
     names: ['a', 'Menge\n(kg)'],
     rows: [
@@ -275,7 +275,7 @@ export const CSV_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'a line break in the first name behind a byte order mark',
+    title: 'a line break in the first name after a byte order mark',
     text: `\ufeff${joinLines('"a\nb";c', 'x;y', 'z;"v\nw"')}`,
     names: ['a\nb', 'c'],
     rows: [

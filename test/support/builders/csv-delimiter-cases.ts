@@ -73,12 +73,12 @@ export const DELIMITER_CASES: CsvCase[] = [
     rows: [['x;y;z', 'w']],
   },
   {
-    title: 'two delimiters that fit',
+    title: 'two possible delimiters',
     text: joinLines('name;first,age', 'a;b,x', 'c;d,y'),
     refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
-    title: 'commas before blanks within the cells of every row',
+    title: 'commas before spaces within the cells of every row',
     text: joinLines('no;name, first;class', '1;Muster, Mia;3a', '2;Roe, Ann;3b'),
     names: ['no', 'name, first', 'class'],
     rows: [
@@ -87,12 +87,12 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'two delimiters that fit, both before blanks',
+    title: 'two possible delimiters, both before spaces',
     text: joinLines('no; name, first', '1; Muster, Mia', '2; Roe, Ann'),
     refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
-    title: 'as many semicolons as commas before blanks, two of them in a cell',
+    title: 'as many semicolons as commas before spaces, two of them in one cell',
     text: joinLines('no;street, code, town;rent', '1;Weg 3, 3000, Bern;950', '2;Gasse 1, 8000, Zug;1200'),
     names: ['no', 'street, code, town', 'rent'],
     rows: [
@@ -174,7 +174,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
-    title: 'two blanks before quotes with semicolons',
+    title: 'two spaces before quoted cells with semicolons',
     text: joinLines('a,  b;c', '1,  "x;y"', '2,  "z;w"'),
     refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
@@ -197,7 +197,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'two delimiters that fit, and a line that names one',
+    title: 'two possible delimiters, and a line that declares one',
     text: joinLines('sep=;', 'name;first,age', 'a;b,x'),
     names: ['name', 'first,age'],
     rows: [['a', 'b,x']],

@@ -269,7 +269,7 @@ describe('the Temporal gate', function () {
       const { taskToken } = await removedNode.poll(own(removedNode))
       const poll = removedNode.poll(own(removedNode), 60_000)
       const ended = poll.then(
-        () => assert.fail('the poll brought something'),
+        () => assert.fail('the poll returned a task'),
         (err: unknown) => ({ err, at: performance.now() }),
       )
 

@@ -100,7 +100,7 @@ describe('a cohortRun as it ends', () => {
   })
 
   const REFUSED = {
-    'ends the work on it at once': [],
+    'ends the current attempt at once': [],
     'does not wait for its other producers': ['slow'],
   }
   for (const [what, others] of Object.entries(REFUSED)) {

@@ -223,6 +223,6 @@ describe('files of cohort stages', function () {
     assert.deepEqual([status, error], ['failed', 'image_url names a file that this run does not have'])
     await untilDeleted(accepted)
     const again = await run(plan, { resume_of: accepted.cohort_id })
-    assert.equal((await cohort(again)).stages[0].attempt, 1, 'its file is gone, so it is made again')
+    assert.equal((await cohort(again)).stages[0].attempt, 1, 'its file is gone, so the stage must run again')
   })
 })

@@ -35,10 +35,22 @@ describe('cohort placement', function () {
     })
 
   for (const [name, a, b, constraints, c] of [
-    ['that name each other', { same_node_as: 'b' }, { same_node_as: 'a' }, {}, {}],
-    ['that name a later stage', { same_node_as: 'b' }, {}, {}, {}],
-    ['that name each other while the cohort is spread', { same_node_as: 'b' }, {}, { spread: true }, {}],
-    ['in a ring of three', { same_node_as: 'b' }, { same_node_as: 'c' }, {}, { same_node_as: 'a' }],
+    ['when they name each other', { same_node_as: 'b' }, { same_node_as: 'a' }, {}, {}],
+    ['when one names a later stage', { same_node_as: 'b' }, {}, {}, {}],
+    [
+      'when they name each other, even if the cohort is spread',
+      { same_node_as: 'b' },
+      {},
+      { spread: true },
+      {},
+    ],
+    [
+      'when three of them name each other in a ring',
+      { same_node_as: 'b' },
+      { same_node_as: 'c' },
+      {},
+      { same_node_as: 'a' },
+    ],
   ] as const)
     it(`plans stages on the same node ${name}`, async () => {
       const { id } = await world.endpoint({ name: `placed-${newId()}` })
@@ -70,8 +82,8 @@ describe('cohort placement', function () {
     })
 
   for (const [name, a, b] of [
-    ['the first', {}, { same_node_as: 'a' }],
-    ['a later one', { same_node_as: 'b' }, {}],
+    ['the first stage', {}, { same_node_as: 'a' }],
+    ['a later stage', { same_node_as: 'b' }, {}],
   ] as const)
     it(`runs a stage on the node of ${name} while the other stages are spread`, async () => {
       await using _control = await world.control()

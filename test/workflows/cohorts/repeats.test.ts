@@ -138,7 +138,7 @@ describe("a cohort's repeated stages", () => {
 
     assert.deepEqual([...done].toSorted(), ['flaky', 'slow'])
     assert.equal(putBack.length, 1)
-    assert.ok(putBack[0]?.includes('slow'), 'what was at work was put back')
+    assert.ok(putBack[0]?.includes('slow'), 'the running stage must be put back')
     assert.ok(lengths[0]! >= MAX_EVENTS && lengths[0]! < MAX_EVENTS + 40, String(lengths[0]))
   })
 })

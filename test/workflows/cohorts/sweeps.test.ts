@@ -157,7 +157,7 @@ describe('folders of cohorts and structured runs', function () {
     assert.deepEqual(
       await filterStored([...young, ended[0].file]),
       young,
-      'the file of the failed stage goes at once',
+      "the failed stage's file must be deleted at once",
     )
     await sweep(25)
 

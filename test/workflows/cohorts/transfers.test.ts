@@ -147,7 +147,7 @@ describe('a hand-over between nodes', function () {
     assert.deepEqual(attemptsIn(first.seen), ONCE)
     assert.ok(types.includes('edge.relayed'), types.join())
     assert.equal(second.edge.transport, 'relay')
-    assert.equal(probed.length, 1, 'the pair is remembered')
+    assert.equal(probed.length, 1, 'the result for this pair of nodes must be remembered')
     await until(async () => (await files()).length === 0)
   })
 })

@@ -71,7 +71,7 @@ describe('infer:async with a language model', () => {
         fake: { tokens: 4 },
         model: 'model',
       })
-      assert.equal(requests, 2, 'the warm-up and the task')
+      assert.equal(requests, 2, 'one request for the warm-up and one for the task')
       assert.equal(await on.closed(id), 'COMPLETED')
       assert.deepEqual(await on.bookings(id), ['capture', 'hold', 'payout'])
       assert.deepEqual(await on.events(id), ['inference.task.succeeded'])

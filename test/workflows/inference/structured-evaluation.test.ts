@@ -98,7 +98,7 @@ describe('structuredEvaluation', function () {
 
     assert.deepEqual([run.status, run.reasons], ['failed', ['too_few_anchors']])
     const history = JSON.stringify(await workflow(run).fetchHistory())
-    assert.ok(!history.includes('different texts'), 'only codes are in the history')
+    assert.ok(!history.includes('different texts'), 'the history must contain only codes')
     await recordHistory('structured-evaluation-failed', workflow(run))
   })
 

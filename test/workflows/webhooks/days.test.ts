@@ -72,7 +72,7 @@ describe('a delivery over 48 hours', () => {
     assert.equal(new Set(destination.received.map(({ body }) => body)).size, 1)
     assert.equal(new Set(destination.received.map(({ headers }) => headers['service-event-id'])).size, 1)
     const stamps = destination.received.map(({ headers }) => String(headers['service-signature']))
-    assert.equal(new Set(stamps).size, 8, 'every attempt is signed at its own time')
+    assert.equal(new Set(stamps).size, 8, 'every attempt must be signed with its own timestamp')
     for (const { headers, body } of destination.received) {
       const signature = String(headers['service-signature'])
       const at = new Date(Number(/t=(\d+)/.exec(signature)?.[1]) * 1000)

@@ -79,7 +79,10 @@ describe('webhookDelivery', () => {
 
       const [{ outcome, error_code, status_class }] = endedDelivery.attempts
       assert.deepEqual([endedDelivery.status, outcome, error_code, status_class], expected)
-      assert.ok(!JSON.stringify(endedDelivery).includes('whsec_body'), 'nothing of the answer is kept')
+      assert.ok(
+        !JSON.stringify(endedDelivery).includes('whsec_body'),
+        'no part of the response may be stored',
+      )
     })
   }
 
@@ -292,9 +295,9 @@ describe('webhookDelivery', () => {
     await other.endpoint(receiver.url('/quick'))
     for (let n = 0; n < 20; n++) await other.emit()
 
-    await on.until('the quick ones', async () => quick === 20)
+    await on.until('the quick deliveries', async () => quick === 20)
 
-    assert.ok(begun < 60, 'they waited until each of the others had its turn')
+    assert.ok(begun < 60, 'the quick deliveries waited for every slow one')
     assert.ok(most <= 16, `${most} at once`)
   })
 })

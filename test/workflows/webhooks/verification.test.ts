@@ -81,7 +81,7 @@ describe('webhookVerification', () => {
       (res, challenge) => res.end(JSON.stringify({ verification_challenge: challenge })),
     ],
     [
-      'with another header',
+      'with a different header',
       'challenge_header_wrong',
       (res, challenge) => {
         res.setHeader(HEADER, 'other')
@@ -100,7 +100,7 @@ describe('webhookVerification', () => {
         res.setHeader(HEADER, challenge).end(JSON.stringify({ verification_challenge: challenge }, null, 1)),
     ],
     [
-      'with another status',
+      'with a different status',
       'http_4xx',
       (res, challenge) => {
         res.statusCode = 400
@@ -132,7 +132,7 @@ describe('webhookVerification', () => {
       )
       await activities().failWebhookVerification(id, 1)
       assert.match((await read(id)).body.verification_error.message, /no more retries; PATCH its url/)
-      assert.equal(new Set(challenges).size, 1, 'every try carries the same challenge')
+      assert.equal(new Set(challenges).size, 1, 'every attempt must send the same challenge')
     })
   }
 

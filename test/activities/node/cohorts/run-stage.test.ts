@@ -87,7 +87,11 @@ describe('cohort stages on a node', () => {
     assert.ok(node.ends.every((end) => end === NOT_TAKEN))
     await node.run('quiet')
     assert.equal(node.ends.at(-1), 'done')
-    assert.equal(gateway.bodies.get('fail'), undefined, 'a stage that is not taken is not claimed')
+    assert.equal(
+      gateway.bodies.get('fail'),
+      undefined,
+      'the node must not claim a stage that it does not take',
+    )
   })
 
   it('are accepted again once other stages of their account have ended', async () => {

@@ -115,7 +115,7 @@ describe('a task on a node', () => {
       await until(() => node.notTaken.length === 48 && node.running.length === running)
 
       assert.equal(node.occupied(), SHARE)
-      assert.ok(node.claims <= SHARE - 8, 'a task that waits for its turn is not claimed')
+      assert.ok(node.claims <= SHARE - 8, 'the node must not claim a task that is waiting for its turn')
       await node.infer('quiet')
       assert.deepEqual([node.running.at(-1), node.notTaken.includes('quiet')], ['quiet', false])
       assert.equal(gateway.bodies.get('fail'), undefined)
@@ -143,7 +143,11 @@ describe('a task on a node', () => {
     await node.infer('quiet', false)
 
     assert.equal(node.notTaken.includes('quiet'), false)
-    assert.equal(gateway.bodies.get('fail'), undefined, 'a task that is not taken is not claimed')
+    assert.equal(
+      gateway.bodies.get('fail'),
+      undefined,
+      'the node must not claim a task that it does not take',
+    )
   })
 
   it("shares its account's slots with cohort stages", async () => {

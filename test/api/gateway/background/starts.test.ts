@@ -89,7 +89,7 @@ describe('the outbox of workflow starts', () => {
   })
 
   for (const [name, again] of [
-    ['by itself', promise],
+    ['on its own', promise],
     [
       'together with its task',
       (id: string) => taskWriteRepository.insertTasks(database.db, [], [startOf(id)]),

@@ -28,7 +28,7 @@ describe('rows that are written late', () => {
     })
     assert.equal(answer.status, 503, answer.text)
     const [id] = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/.exec(answer.text) ?? []
-    assert.ok(id, 'the answer names no task')
+    assert.ok(id, 'the response contains no task id')
     const task = () => db.selectFrom('task').selectAll().where('id', '=', id).executeTakeFirst()
     await until(async () => (await task()) !== undefined)
     return { id, task }

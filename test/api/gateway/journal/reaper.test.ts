@@ -31,7 +31,7 @@ describe('the reaper', () => {
     const lease_expires_at = sql<Date>`pg_postmaster_start_time() - interval '1 second'`
     await db.updateTable('gateway').set({ lease_expires_at }).where('id', '=', cutOff).execute()
 
-    assert.equal(await statusAfter(cutOff), 'running', 'it is the gateway that looks')
+    assert.equal(await statusAfter(cutOff), 'running', 'a gateway must not reap its own rows')
 
     const { rows } = await sql<{ up_s: number }>`
       select extract(epoch from now() - pg_postmaster_start_time())::float8 as up_s`.execute(db)

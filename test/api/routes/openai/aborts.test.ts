@@ -30,7 +30,7 @@ interface Leaving {
 const silent = { fake: { delay_ms: NEVER_MS } }
 const LEAVINGS: Leaving[] = [
   {
-    title: 'before a response without streaming',
+    title: 'before a non-streaming response',
     body: silent,
     until: (_socket, { allAsked }) => allAsked(),
     rows: 0,

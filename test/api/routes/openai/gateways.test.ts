@@ -77,7 +77,7 @@ describe('chats across gateways and proxies', () => {
 
     assert.equal(eventsOf(text).length, 23)
     assert.ok(arrivals.length >= 15, `${arrivals.length} pieces`)
-    assert.ok(arrivals.at(-1)! - arrivals[0]! > 350, 'they came at once')
+    assert.ok(arrivals.at(-1)! - arrivals[0]! > 350, 'all chunks arrived at once')
   })
 
   it('are served by any gateway, and a killed gateway loses only its own streams, which are refunded', async () => {
@@ -123,7 +123,7 @@ describe('chats across gateways and proxies', () => {
     )
     assert.deepEqual(await Promise.all(lost.map(({ isWhole }) => isWhole)), [false, false, false])
     assert.ok(lost.every(({ events }) => !events.includes('[DONE]')))
-    assert.ok(keptThen < 303, 'the stream that stays was over before the gateway was killed')
+    assert.ok(keptThen < 303, 'the surviving stream ended before the gateway was killed')
     assert.equal(await kept.isWhole, true)
     assert.deepEqual([kept.events.length, kept.events.at(-1)], [303, '[DONE]'])
     await until(() => links.openCount === 1, SOON_MS)

@@ -56,8 +56,8 @@ describe('chat streams', () => {
       delta({ content: 'x' }) +
       event({ choices: [], usage: { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 } }) +
       'data: [DONE]\n\n',
-    'characters of several bytes': delta({ content: 'Grüße 🌍🏔️ 漢字' }) + 'data: [DONE]\n\n',
-    'reasoning and the word [DONE] in the text':
+    'multi-byte characters': delta({ content: 'Grüße 🌍🏔️ 漢字' }) + 'data: [DONE]\n\n',
+    'reasoning, and text that contains [DONE],':
       delta({ reasoning_content: 'so: data: [DONE]' }) +
       delta({ content: 'data: [DONE]\n\n' }) +
       'data: [DONE]\n\n',

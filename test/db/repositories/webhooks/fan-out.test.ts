@@ -116,7 +116,7 @@ describe('the fan-out of events to webhook destinations', () => {
 
     assert.deepEqual([await of(dead), await of(healthy), await count('webhook_overflow')], [10, 20, 10])
     await fanOutRepository.drainOverflow(db, { maxOpen: 10 })
-    assert.equal(await of(dead), 10, 'it has no room yet')
+    assert.equal(await of(dead), 10, 'the failing endpoint has no room yet')
 
     await succeed(dead)
     await fanOutRepository.drainOverflow(db, { maxOpen: 10 })

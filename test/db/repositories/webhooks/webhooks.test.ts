@@ -233,7 +233,7 @@ describe('webhook rows', () => {
       return { finishing }
     })
 
-    assert.equal(await answered.finishing, false, 'the earlier challenge counts no more')
+    assert.equal(await answered.finishing, false, 'the earlier challenge must no longer count')
   })
 
   it('can be written while their destination is being changed', async () => {

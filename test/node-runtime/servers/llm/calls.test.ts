@@ -249,7 +249,7 @@ describe("a PyTorch model's reasoning", function () {
     ['absent despite lookalike tags', '<thin ice> <think>', '', '', '<thin ice> <think>'],
     ['that comes too late', 'Well <think>a</think> b', '', '', 'Well <think>a</think> b'],
     ['absent', ' yes', '', '', ' yes'],
-    ['truncated in its tag', '<thi', '', '', '<thi'],
+    ['truncated inside its tag', '<thi', '', '', '<thi'],
   ]
   it('is separated from the answer, wherever the text is split', async () => {
     const answers = await runProbe(

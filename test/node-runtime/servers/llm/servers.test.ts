@@ -183,7 +183,7 @@ for (const [name, form, require] of [
     })
 
     for (const stream of [true, false]) {
-      it(`stops generating after its callers have left ${stream ? 'a stream' : 'before the whole answer'}`, async () => {
+      it(`stops generating after its callers have disconnected ${stream ? 'mid-stream' : 'before the full response'}`, async () => {
         const leaving = new AbortController()
         const requests = Array.from({ length: LEAVING }, async () => {
           const answer = await request(`${world.api.baseUrl}/v1/chat/completions`, {

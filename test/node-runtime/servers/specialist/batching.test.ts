@@ -68,7 +68,7 @@ describe('the queue of a specialist server', function () {
       const { status } = await server.ask({ text: textOf(5 + i) })
       assert.equal(status, 200)
       waits.push(performance.now() - began)
-      assert.equal(bulkMs, 0, 'the long request was over before the short ones')
+      assert.equal(bulkMs, 0, 'the long request finished before the short ones')
     }
 
     assert.equal((await bulk).body.embeddings.length, 1_000)

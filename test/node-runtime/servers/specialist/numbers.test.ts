@@ -93,7 +93,7 @@ const HEADS = [
 /** Every architecture with and without a head, and every head several times. */
 const CASES: Case[] = [
   ...ARCHITECTURES.map((architecture): Case => ({
-    what: `embeddings of ${architecture}`,
+    what: `embeddings from ${architecture}`,
     model: { architecture },
     probe: { ask: 'embed', texts: TEXTS },
     check: checkVectors,
@@ -109,13 +109,13 @@ const CASES: Case[] = [
     check: checkVectors,
   })),
   {
-    what: 'embeddings of a folder without a layout',
+    what: 'embeddings from a folder without a sentence-transformers layout',
     model: { plain: true },
     probe: { ask: 'embed', texts: TEXTS },
     check: checkVectors,
   },
   {
-    what: 'embeddings of 16-bit weights',
+    what: 'embeddings from 16-bit weights',
     model: { dtype: 'bfloat16' },
     probe: { ask: 'embed', texts: TEXTS },
     check: checkVectors,

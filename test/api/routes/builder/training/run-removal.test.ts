@@ -61,29 +61,30 @@ describe('removing a run while other requests use its model', function () {
   }
 
   const users: Record<string, () => Promise<Answer<AnyBody>>> = {
-    'a retrain from the version': () =>
+    'a retrain request by version': () =>
       call('POST', '/training/runs', {
         job_name: 'again',
         model_config_id: 'llm-qlora-finetune',
         dataset_id: dataset.id.split(':')[1],
         base: refOf(made),
       }),
-    'a retrain from the job': () =>
+    'a retrain request by job': () =>
       call('POST', '/training/runs', {
         job_name: 'again',
         model_config_id: 'llm-qlora-finetune',
         dataset_id: dataset.id.split(':')[1],
         base: refOf(made, 'job'),
       }),
-    'a merge': () =>
+    'a merge request': () =>
       call('POST', '/training/merges', {
         name: 'blend',
         method: 'slerp',
         sources: [refOf(made), refOf(stored)],
       }),
-    'a registration': () =>
+    'a registration request': () =>
       call('POST', `/training/runs/${made.jobId}/register-for-inference`, { name: `removal-${++names}` }),
-    'a model': () => call('POST', '/models', { name: 'named', version_id: made.versionId }),
+    'a request to create a model': () =>
+      call('POST', '/models', { name: 'named', version_id: made.versionId }),
   }
 
   /** Holds a lock until released, so that other requests for the rows wait. */
@@ -122,13 +123,13 @@ describe('removing a run while other requests use its model', function () {
       await waiting(1)
       const removing = remove()
       // A model is named before its version is locked, so the removal may come first.
-      if (what === 'a model') await removing
+      if (what === 'a request to create a model') await removing
       else await waiting(2)
       await release()
 
       const [used, removed] = [await using, await removing]
 
-      if (what === 'a model') {
+      if (what === 'a request to create a model') {
         assert.deepEqual([used.status, removed.status], [404, 204])
         return
       }
@@ -234,7 +235,7 @@ describe('removing a run while other requests use its model', function () {
     })
 
     it("is refused, like the model's removal, while the version is in use", async () => {
-      const served = await users['a registration']?.()
+      const served = await users['a registration request']?.()
       assert.equal(served?.status, 201)
 
       for (const target of [path, `${path}/versions/${made.versionId}`]) {

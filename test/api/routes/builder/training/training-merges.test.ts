@@ -138,20 +138,24 @@ describe('training merges (4.3)', () => {
 
   describe('are rejected with the field in the error:', () => {
     const cases: [string, () => object, string][] = [
-      ['slerp of one', () => ({ method: 'slerp', sources: [base] }), 'sources'],
-      ['slerp of three', () => ({ method: 'slerp', sources: [base, other, base] }), 'sources'],
+      ['slerp with one source', () => ({ method: 'slerp', sources: [base] }), 'sources'],
+      ['slerp with three sources', () => ({ method: 'slerp', sources: [base, other, base] }), 'sources'],
       ['ties without a base', () => ({ method: 'ties', sources: [base, other] }), 'base'],
-      ['dare of one', () => ({ method: 'dare', base, sources: [other] }), 'sources'],
+      ['dare with one source', () => ({ method: 'dare', base, sources: [other] }), 'sources'],
       ['no adapters', () => ({ base }), 'adapters'],
-      ['sources as adapters', () => ({ base, adapters: [base] }), 'adapters.0'],
+      ['a full model as an adapter', () => ({ base, adapters: [base] }), 'adapters.0'],
       [
         'adapters for slerp',
         () => ({ method: 'slerp', adapters: [adapter], sources: [base, other] }),
         'adapters',
       ],
-      ['an adapter as source', () => ({ method: 'slerp', sources: [base, adapter] }), 'sources.1'],
+      ['an adapter as a source', () => ({ method: 'slerp', sources: [base, adapter] }), 'sources.1'],
       ['too few weights', () => ({ method: 'slerp', sources: [base, other], weights: [1] }), 'weights'],
-      ['all weights zero', () => ({ method: 'slerp', sources: [base, other], weights: [0, 0] }), 'weights'],
+      [
+        'weights that are all zero',
+        () => ({ method: 'slerp', sources: [base, other], weights: [0, 0] }),
+        'weights',
+      ],
       [
         'a negative weight',
         () => ({ method: 'slerp', sources: [base, other], weights: [2, -1] }),
@@ -169,12 +173,16 @@ describe('training merges (4.3)', () => {
         'sources.1.repo_id',
       ],
       [
-        'an address outside the account',
+        'a storage URI outside the account',
         () => ({ method: 'slerp', sources: [base, { type: 'storage', uri: 's3://hearth/accounts/x/' }] }),
         'sources.1.uri',
       ],
       ['an unknown field', () => ({ adapters: [{ ...adapter, revision: 'main' }] }), 'adapters.0.revision'],
-      ['a field of another request', () => ({ adapters: [adapter], job_name: 'merged' }), 'job_name'],
+      [
+        'a field that belongs to another request',
+        () => ({ adapters: [adapter], job_name: 'merged' }),
+        'job_name',
+      ],
       ['an unknown method', () => ({ method: 'average', sources: [base, other] }), 'method'],
       ['a density of 0', () => ({ method: 'ties', base, sources: [base, other], density: 0 }), 'density'],
       ['another precision', () => ({ adapters: [adapter], precision: 'fp16' }), 'precision'],

@@ -103,7 +103,7 @@ describe('webhook endpoint routes', () => {
       .execute()
     assert.equal(secrets.length, 2)
     const overlap = (secrets[0]?.expires_at?.getTime() ?? 0) - Date.now()
-    assert.ok(Math.abs(overlap - DAY) < 60_000, 'a day by default')
+    assert.ok(Math.abs(overlap - DAY) < 60_000, 'the default overlap is one day')
     await on.call('POST', `${path}/rotate-secret`, { mode: 'emergency' })
     const revoked = await on.api.database.db
       .selectFrom('webhook_secret')
@@ -160,11 +160,11 @@ describe('webhook endpoint routes', () => {
   for (const [what, body] of [
     ['a lifecycle event', { ...WEBHOOK_BODY, event_types: ['webhook.test'] }],
     ['the verification event', { ...WEBHOOK_BODY, event_types: ['webhook.endpoint_verification'] }],
-    ['no event', { ...WEBHOOK_BODY, event_types: [] }],
+    ['no event types', { ...WEBHOOK_BODY, event_types: [] }],
     ['an unknown field', { ...WEBHOOK_BODY, secret: 'whsec_mine' }],
     ['plain HTTP', { ...WEBHOOK_BODY, url: 'http://hooks.hearth-user.com/' }],
-    ['another port', { ...WEBHOOK_BODY, url: 'https://hooks.hearth-user.com:8443/' }],
-    ['a literal address', { ...WEBHOOK_BODY, url: 'https://93.184.216.34/' }],
+    ['a port other than 443', { ...WEBHOOK_BODY, url: 'https://hooks.hearth-user.com:8443/' }],
+    ['a literal IP address', { ...WEBHOOK_BODY, url: 'https://93.184.216.34/' }],
     ['a fragment', { ...WEBHOOK_BODY, url: 'https://hooks.hearth-user.com/#a' }],
     ['a user name', { ...WEBHOOK_BODY, url: 'https://me@hooks.hearth-user.com/' }],
     ['localhost', { ...WEBHOOK_BODY, url: 'https://localhost/' }],

@@ -121,7 +121,7 @@ describe('cohort plans', () => {
       ['unknown_endpoint'],
     ],
     [
-      'a session for a plain value',
+      'a session-mode edge that carries a plain value',
       (id) => ({
         stages: [stage('a', id), stage('b', id)],
         edges: [{ ...edge('a', 'b'), mode: 'session' }],
@@ -129,7 +129,7 @@ describe('cohort plans', () => {
       ['operation_not_supported'],
     ],
     [
-      'a session for a prompt, which is read as a whole',
+      'a session-mode edge that carries a prompt, which is read as a whole',
       (id) => ({
         stages: [stage('a', id, { operation: 'prefill' }), stage('b', id, { operation: 'decode' })],
         edges: [{ ...edge('a', 'b'), mode: 'session', space: { source: 'kv', target: 'kv' } }],
@@ -211,7 +211,7 @@ describe('cohort plans', () => {
       { stages: [stage('a', 'x')], edges: [edge('input', 'a', '/t', { template: 'none' })] },
       'edges.0.to.template',
     ],
-    ['a quorum above its edges', { stages: [stage('a', 'x', { quorum: 2 })], edges: [] }, 'stages.0.quorum'],
+    ['a quorum without edges', { stages: [stage('a', 'x', { quorum: 2 })], edges: [] }, 'stages.0.quorum'],
     [
       'a default output for a required stage',
       { stages: [stage('a', 'x', { default_output: 1 })], edges: [] },
@@ -231,7 +231,7 @@ describe('cohort plans', () => {
       'edges.0.to.path',
     ],
     [
-      'an edge with the generated name of another',
+      'an edge that has the generated name of another edge',
       {
         stages: [stage('a', 'x'), stage('b', 'x')],
         edges: [{ ...edge('a', 'b', '/x'), edge_id: 'a-b-2' }, edge('a', 'b', '/y')],
@@ -239,7 +239,7 @@ describe('cohort plans', () => {
       'edges.1.edge_id',
     ],
     ['an unknown member', { stages: [stage('a', 'x', { colour: 'red' })], edges: [] }, 'stages.0'],
-    ['neither endpoint nor model', { stages: [{ stage_id: 'a' }], edges: [] }, 'stages.0'],
+    ['a stage with neither an endpoint nor a model', { stages: [{ stage_id: 'a' }], edges: [] }, 'stages.0'],
   ]
   for (const [what, body, faultPath] of FAULTS) {
     it(`get 422 with the path of ${what}`, async () => {

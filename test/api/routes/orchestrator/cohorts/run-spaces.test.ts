@@ -81,6 +81,6 @@ describe('a run whose models have no spaces yet', () => {
       .distinct()
       .where('version_id', 'in', [from.version, to.version])
       .execute()
-    assert.equal(versions.length, 2, 'the derived spaces are kept even though the run was refused')
+    assert.equal(versions.length, 2, 'the derived spaces must be stored even though the run was rejected')
   })
 })

@@ -184,7 +184,7 @@ describe('evidence', () => {
       'upper_95',
     ],
     [
-      'a validity of more than 180 days',
+      'a validity period of more than 180 days',
       (base) => ({ ...base, valid_until: new Date(Date.now() + 181 * DAY).toISOString() }),
       'valid_until',
     ],
@@ -196,7 +196,7 @@ describe('evidence', () => {
     ['too few samples', (base) => ({ ...base, sample_count: 199 }), 'sample_count'],
     ['a missing map', (base) => ({ ...base, adapter: null }), 'adapter'],
     [
-      'a map with other dimensions',
+      'a map with different dimensions',
       (base) => ({
         ...base,
         ...evidenceBody(base, { file: mapFile(6, 4) }),
@@ -210,12 +210,12 @@ describe('evidence', () => {
     ],
     ['an unknown space', (base) => ({ ...base, source_space_id: newId() }), 'source_space_id'],
     [
-      'a file with another digest',
+      'a file with a different digest',
       (base) => ({ ...base, adapter: { ...base.adapter, sha256: 'ab'.repeat(32) } }),
       'sha256',
     ],
     [
-      'a file with another size',
+      'a file with a different size',
       (base) => ({ ...base, adapter: { ...base.adapter, size_bytes: 7 } }),
       'size_bytes',
     ],
@@ -230,7 +230,7 @@ describe('evidence', () => {
       'uri',
     ],
     [
-      'a file with other tensors',
+      'a file with different tensors',
       (base) => evidenceBody(base, { file: safetensors({ code: { shape: [1], values: [1] } }) }),
       'uri',
     ],
@@ -265,7 +265,7 @@ describe('evidence', () => {
       const kept: string[] = []
       for await (const { key } of api.services.objects.list('evidence/')) kept.push(key)
       const rows = await api.database.db.selectFrom('compatibility_evidence').select('id').execute()
-      assert.ok(kept.length <= rows.length, 'a refused file stays')
+      assert.ok(kept.length <= rows.length, 'a rejected file was left in storage')
     })
   }
 })

@@ -54,9 +54,9 @@ describe('the registration of evidence', function () {
     })
 
   for (const [name, more] of Object.entries({
-    seed: { seed: 2 ** 53 },
-    'a large count': { sample_count: 1e300 },
-    diagnostics: { diagnostics: { kl: 1e308 } },
+    'a huge seed': { seed: 2 ** 53 },
+    'a huge sample count': { sample_count: 1e300 },
+    'huge diagnostics': { diagnostics: { kl: 1e308 } },
   }))
     it(`never causes a 500 for ${name}`, async () => {
       const { status, text } = await evaluate(api, 'evidence', { ...evidenceBody(ids), ...more })

@@ -72,7 +72,7 @@ describe('model spaces', () => {
       'engine',
     ],
     ['media without their types', { name: 'sound', role: 'accepts', kind: 'media' }, 'content_types'],
-    ['a name with capitals', embeddingSpace(4, { name: 'Output' }), 'name'],
+    ['a name with capital letters', embeddingSpace(4, { name: 'Output' }), 'name'],
   ] as const) {
     it(`reject ${what}, and report what is missing`, async () => {
       const { status, body } = await register(await version(), space)

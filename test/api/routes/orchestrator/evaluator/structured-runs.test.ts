@@ -131,7 +131,7 @@ describe('structured runs', () => {
       ['consumer', 'endpoint_id'],
     ],
     [
-      'an input path that takes no vector',
+      'an input path that does not accept a vector',
       () => ({ consumer: { ...body.consumer, input_path: '/x' } }),
       ['consumer', 'input_path'],
     ],
@@ -151,7 +151,7 @@ describe('structured runs', () => {
       ['consumer', 'answer_path'],
     ],
     [
-      'agreement without a consumer',
+      'an agreement metric without a consumer',
       () => ({ consumer: undefined, metric: 'consumer_agreement' }),
       ['consumer'],
     ],

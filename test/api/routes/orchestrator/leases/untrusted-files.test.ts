@@ -117,7 +117,7 @@ for (const [name, open] of Object.entries({ 'a local directory': openLocal, S3: 
         const { lease_token: token } = await claimJob(node, jobId)
         const [good, evil] = [await artifact(token, GOOD), await artifact(token, EVIL)]
 
-        assert.equal(await put(good, EVIL), 400, 'the store reads the bytes itself')
+        assert.equal(await put(good, EVIL), 400, 'the store must check the bytes itself')
         assert.equal((await complete(token, GOOD)).status, 409)
         assert.equal(await put(evil, EVIL), 200)
         assert.equal(

@@ -138,19 +138,23 @@ describe('a node that exceeds its dispatched work', () => {
         await handTo(hostile)
         const { status, token } = await claim(hostile)
         assert.equal(status, 200, path)
-        assert.equal((await claim(hostile)).status, 409, 'its own claim is in force')
+        assert.equal((await claim(hostile)).status, 409, 'its own claim is still active')
         await close(token)
         assert.equal((await claim(hostile)).status, 404, 'that claim has ended')
       }
 
       await handTo(hostile)
       await handTo(other)
-      assert.equal((await claim(hostile)).status, 404, 'given to another node since, which has not begun')
+      assert.equal(
+        (await claim(hostile)).status,
+        404,
+        'the work has since been handed to another node, which has not started it',
+      )
       const { token } = await claim(other)
       await closings.expired(token)
-      assert.equal((await claim(hostile)).status, 404, 'another node has lost it')
+      assert.equal((await claim(hostile)).status, 404, 'another node has since claimed and lost the work')
       await handTo(hostile)
-      assert.equal((await claim(hostile)).status, 200, 'and it was handed that anew')
+      assert.equal((await claim(hostile)).status, 200, 'the work was handed to it again')
     }
   })
 
@@ -165,13 +169,17 @@ describe('a node that exceeds its dispatched work', () => {
     await db()
       .transaction()
       .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId, modelKey }))
-    assert.equal((await hostile.get(path)).status, 404, 'ordered on another node')
+    assert.equal((await hostile.get(path)).status, 404, 'the model is ordered on another node')
     await db()
       .transaction()
       .execute((trx) => modelOrderRepository.orderModel(trx, { nodeId: hostile.nodeId, modelKey }))
-    assert.equal((await hostile.get(path)).status, 200, 'ordered on this one')
+    assert.equal((await hostile.get(path)).status, 200, 'the model is ordered on this node')
     await db().updateTable('node').set({ sharing: 'dedicated' }).where('id', '=', hostile.nodeId).execute()
-    assert.equal((await hostile.get(path)).status, 404, 'ordered for others, before it was dedicated')
+    assert.equal(
+      (await hostile.get(path)).status,
+      404,
+      'the model was ordered for other accounts before the node became dedicated',
+    )
     await db().updateTable('node').set({ sharing: 'shared' }).where('id', '=', hostile.nodeId).execute()
   })
 

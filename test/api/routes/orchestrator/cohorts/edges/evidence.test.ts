@@ -116,7 +116,7 @@ describe('edges that depend on evidence (2.2, S2)', () => {
     const { body } = await world.consumer.negotiate()
 
     assert.deepEqual([body.state, body.attempt, body.failure], ['failed', 2, 'space_revoked'])
-    assert.equal(body.release, false, 'what has failed is not what was closed')
+    assert.equal(body.release, false, 'the attempt that failed is not the one that was closed')
   })
 
   it('continue between spaces that are draining', async () => {
