@@ -19,7 +19,7 @@ interface AuditChange {
   caller?: Pick<AccountCaller, 'keyId'> | undefined
 }
 
-/** Records who changed what, in the transaction of the change. Writes nothing if no field changed. */
+/** Records who changed what, in the same transaction as the change. Writes nothing if no field changed. */
 export function audit(
   trx: Transaction<Database>,
   { action, subject, accountId = null, before, after, caller }: AuditChange,

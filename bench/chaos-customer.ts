@@ -71,7 +71,7 @@ export interface Shift {
   patience: number
 }
 
-/** POSTs a body under an `Idempotency-Key` once; returns the text of a response with a status below 300. */
+/** POSTs a body once, with an `Idempotency-Key`; returns the text of a response with a status below 300. */
 export async function postOnce(
   { platform: { ready } }: Customer,
   path: string,

@@ -1,7 +1,7 @@
 import { pageOf, Pages } from './pages.ts'
 import type { CallOptions, Operation, Transport } from './transport.ts'
 
-/** Every method exposes its operation in the OpenAPI document. */
+/** Every method has an `operation`: the OpenAPI operation that it calls. */
 export interface DescribedMethod {
   readonly operation: Operation
 }

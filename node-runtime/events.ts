@@ -54,12 +54,15 @@ export const emit = defineEvents({
     model_keys: 'string[]',
     wait_ms: 'number',
   }),
-  'memory.unmeasured': error("cannot measure whether a stopped model's memory is free: assuming that it is", {
-    model_key: 'string',
-    pids: 'number[]',
-    memory_mb: 'number',
-    s: 'number',
-  }),
+  'memory.unmeasured': error(
+    "cannot determine whether a stopped model's memory has been freed: assuming that it has",
+    {
+      model_key: 'string',
+      pids: 'number[]',
+      memory_mb: 'number',
+      s: 'number',
+    },
+  ),
   'tool.unconfined': warn('this node cannot run tools because it cannot confine them: {lack}', {}),
   'tool.list_failed': warn("the operators' tools could not be read", { err: 'error' }),
   'tool.start_failed': warn('a tool could not be started', { slug: 'string', err: 'error' }),

@@ -99,7 +99,7 @@ export const SETTINGS = {
   HEARTH_BODY_MEMORY_MB: setting(
     'count',
     '128',
-    'Memory in MB for the bodies of all concurrent requests; one account gets at most half, and never more than remains free. Requests beyond this limit get 503.',
+    'Memory in MB for the bodies of all concurrent requests; one account gets at most half. Beyond 256 KiB, it never gets more than it leaves free for others. Requests beyond this limit get 503.',
   ),
   HEARTH_ANSWER_MEMORY_MB: setting(
     'count',

@@ -23,4 +23,4 @@ export const Filled = Formed('\\S', 'must not be blank', { minLength: 1 })
 /** A display name. */
 export const Name = Formed('\\S', 'must not be blank', { minLength: 1, maxLength: 200 })
 
-export const Sha256 = Formed('^[0-9a-f]{64}$', 'must be a SHA-256 of 64 lower-case hexadecimal digits')
+export const Sha256 = Formed('^[0-9a-f]{64}$', 'must be a SHA-256 hash in 64 lower-case hexadecimal digits')

@@ -39,7 +39,7 @@ export const DECLARED = PARTS.flatMap(({ declared }) =>
 
 const HEAD = `# Log events
 
-Each line of a process's log is a JSON object that describes one event. Count and alert by \`event\`: names never change and are never reused.
+Each line of a process's log is a JSON object that describes one event. Use \`event\` for counts and alerts: its values never change and are never reused.
 The wording of a \`msg\` may change.
 
 | field | meaning |
@@ -55,7 +55,7 @@ The wording of a \`msg\` may change.
 * Output from trainers and model servers goes to the logs of their runs and models, and is not listed here.
 * If a worker, gate or node cannot start or must exit, it writes the reason to stderr in plain text.
 
-\`npm run events:write\` writes this page from the declarations.
+\`npm run events:write\` generates this page from the declarations.
 `
 
 /** Returns the events page as Markdown; docs/events.md must be identical to it. */

@@ -7,7 +7,7 @@ import { workflowBundle } from '../workers/bundle.ts'
 
 const USAGE = `usage: npm run replay -- WORKFLOW_ID
 
-Replays the history of a workflow on the workflows of this checkout, and fails where they would act differently.
+Replays a workflow's history against the workflow code in this checkout, and fails if that code would behave differently.
 The history comes from the Temporal server of the platform that \`npm start\` runs (HEARTH_DATA_DIR, default .hearth).
 To step through the workflow, attach a debugger: npx node --inspect-brk scripts/replay.ts WORKFLOW_ID`
 
@@ -21,7 +21,7 @@ async function main(): Promise<number> {
   const ready = readReady(join(config.HEARTH_DATA_DIR, 'ready.json'))
   if (!ready) {
     console.error(
-      `No platform runs in ${config.HEARTH_DATA_DIR}: start one with npm start, or set HEARTH_DATA_DIR.`,
+      `No platform is running in ${config.HEARTH_DATA_DIR}: start one with npm start, or set HEARTH_DATA_DIR.`,
     )
     return 1
   }

@@ -45,7 +45,7 @@ export function temporalLogger(log: Logger): TemporalLogger {
   }
 }
 
-/** Renames errors to the field that our log serializes, and drops the task token, which could be used to end a task. */
+/** Moves an error to the field that our log serializes, and drops the task token, which could be used to end a task. */
 function fieldsOf({ error, taskToken: _token, ...rest }: LogMetadata = {}): object {
   return error === undefined ? rest : { ...rest, err: error }
 }

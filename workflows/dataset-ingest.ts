@@ -26,7 +26,7 @@ export async function datasetIngest({ uploadId }: DatasetIngestInput): Promise<{
     setCurrentDetails(
       status === 'ready'
         ? `Ready: ${numSamples} rows.`
-        : "Refused: the dataset's row contains the line and the reason.",
+        : "Refused: the dataset's row records the reason, with the line number if there is one.",
     )
     return { status }
   } catch (err) {

@@ -113,7 +113,8 @@ const verifyNode = ({ req, rawBody }: RequestContext, { nodes }: Services): Prom
   nodes.verify({ ...signedHead(req), body: rawBody })
 
 /**
- * Checks the head of a node's request before its body is read, and sets the account to charge for the body's memory.
+ * Checks the signed headers of a node's request before its body is read, and sets the account to charge for the
+ * body's memory.
  */
 export async function checkNodeHead(context: RequestContext, { nodes }: Services): Promise<void> {
   const { accountId } = await nodes.checkHead(signedHead(context.req))

@@ -5,8 +5,8 @@ export const MAX_MESSAGE_MEMBERS = 2_000
 
 /**
  * Throws `payload_too_large` for a message with too many members. The protocol's server copies and checks each member
- * of a message and of a tool's arguments several times, at 20 µs each. It passes nested values in the arguments
- * through.
+ * of a message and of a tool's arguments several times, at 20 µs each. It does not check values
+ * nested deeper in the arguments.
  */
 export function checkMembers(message: unknown): void {
   const args = argumentsOf(message)
@@ -47,6 +47,6 @@ function countValues(message: unknown, args: unknown): number {
 const tooMany = (what: string): ApiError =>
   new ApiError(
     'payload_too_large',
-    `the ${what} of an MCP request may have at most ${MAX_MESSAGE_MEMBERS.toLocaleString('en')} members; group more values in one member`,
+    `the ${what} of an MCP request may have at most ${MAX_MESSAGE_MEMBERS.toLocaleString('en')} members; combine several values into one member`,
     { details: { max_members: MAX_MESSAGE_MEMBERS } },
   )

@@ -26,7 +26,7 @@ interface ListOptions extends Pick<TrainingRunListQuery, 'sort' | 'order'> {
   limit: number
 }
 
-const WATCH = 'show its curve on standard error until it ends'
+const WATCH = "show the run's loss curve on standard error until the run ends"
 const CURVE = { width: 100, height: 12 }
 
 /** Commands for training runs and merges. */

@@ -42,7 +42,7 @@ export function trainCommand(train: Command): void {
         'gpu_preferred',
       ]),
     )
-    .option('--watch', 'show its curve on standard error until it ends')
+    .option('--watch', "show the run's loss curve on standard error until the run ends")
     .action(
       asAccount(async (context: AccountContext, config: string, options: TrainOptions) => {
         const { h, json } = context
@@ -76,6 +76,6 @@ export function formatAccepted({
   queue_position: ahead,
   estimated_cost_credits: cost,
 }: TrainingRunAccepted): string {
-  const price = cost === null ? '' : `, about ${cost} credits`
+  const price = cost === null ? '' : `, and costs about ${cost} credits`
   return `Run ${job_id} is ${status}, with ${ahead} ahead of it${price}.\n${message}\nFollow it with \`npx hearth runs logs -f ${job_id}\`.`
 }

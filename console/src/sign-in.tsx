@@ -30,7 +30,7 @@ export function SignIn({ onSignedIn }: { onSignedIn: () => void }) {
             </Title>
             <Text size="sm">
               Paste an API key. It stays in this tab until you close it or sign out. <code>npm start</code>{' '}
-              prints a link that signs in by itself.
+              prints a link that signs you in automatically.
             </Text>
             <PasswordInput
               label="API key"

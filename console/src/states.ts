@@ -21,20 +21,24 @@ export type StateWords =
 type StateWordsOf<S extends string> = Readonly<Record<S, StateWords>>
 
 const RUN: StateWordsOf<Run['status']> = {
-  pending: ['wait', 'Waiting', 'It begins as soon as a node that can run it has room.'],
+  pending: ['wait', 'Waiting', 'It starts as soon as a suitable node has room.'],
   running: ['busy', 'Running'],
   completed: ['good', 'Completed'],
-  failed: ['bad', 'Failed', 'Mend what the reason and the end of the log name, and run it again.'],
+  failed: [
+    'bad',
+    'Failed',
+    'Fix the problem that the reason and the end of the log describe, then run it again.',
+  ],
   cancelled: ['off', 'Cancelled'],
 }
 
 /** A paused run keeps its status, so the pause has its own entry. */
 const PAUSE: StateWordsOf<'paused'> = {
-  paused: ['wait', 'Paused', 'It goes on from its last checkpoint once it is resumed.'],
+  paused: ['wait', 'Paused', 'It continues from its last checkpoint once it is resumed.'],
 }
 
 const TASK: StateWordsOf<Task['status']> = {
-  queued: ['wait', 'Queued', 'A node takes it as soon as one that can load the model has room.'],
+  queued: ['wait', 'Queued', 'It starts as soon as a node that can load the model has room.'],
   assigned: ['busy', 'Assigned to a node'],
   claimed: ['busy', 'Claimed by a node'],
   preparing: ['busy', 'Preparing'],
@@ -47,42 +51,46 @@ const TASK: StateWordsOf<Task['status']> = {
   failed: [
     'bad',
     'Failed',
-    'Its price was given back. Mend the input where the reason names it, and ask again.',
+    'Its price was refunded. If the reason names the input, fix the input, then send the request again.',
   ],
 }
 
 const DATASET: StateWordsOf<Dataset['status'] | 'reading'> = {
-  pending: ['wait', 'Waiting for a file', 'Upload a file to it, or delete it.'],
-  reading: ['wait', 'Reading the file', 'It can be trained on once its file has been read.'],
+  pending: ['wait', 'Waiting for a file', 'Upload its file, or delete the dataset.'],
+  reading: ['wait', 'Reading the file', 'You can train on it once its file has been read.'],
   ready: ['good', 'Ready'],
-  failed: ['bad', 'Failed', 'Mend the file, and upload it again.'],
+  failed: ['bad', 'Failed', 'Fix the file, then upload it again.'],
 }
 
 const ENDPOINT: StateWordsOf<Endpoint['status']> = {
   active: ['good', 'Active'],
-  paused: ['wait', 'Paused', 'It refuses requests until its owner makes it active again.'],
-  inactive: ['off', 'Inactive: refuses requests'],
-  deprecated: ['wait', 'Deprecated', 'It still answers. Move to the endpoint that its owner names instead.'],
+  paused: ['wait', 'Paused', 'It rejects requests until its owner activates it again.'],
+  inactive: ['off', 'Inactive: rejects requests'],
+  deprecated: ['wait', 'Deprecated', 'It still responds. Switch to the endpoint that its owner recommends.'],
 }
 
 const READINESS: StateWordsOf<NonNullable<Endpoint['readiness']>> = {
-  warm: ['good', 'Warm: answers at once'],
+  warm: ['good', 'Warm: responds at once'],
   cached: ['wait', 'Cached: loads from disk first', 'The first request waits for that; later ones do not.'],
   cold: ['wait', 'Cold: downloads first', 'The first request waits for the download; later ones do not.'],
 }
 
 const REVIEW: StateWordsOf<Endpoint['review_status']> = {
-  active: ['good', 'Needs none'],
-  pending_review: ['wait', 'Waits for a review', 'Other accounts see it once an operator has approved it.'],
+  active: ['good', 'Not needed'],
+  pending_review: [
+    'wait',
+    'Waiting for review',
+    'Other accounts can see it once an operator has approved it.',
+  ],
   approved: ['good', 'Approved'],
-  rejected: ['bad', 'Rejected', 'Change what the note of the reviewer names, and make it public again.'],
+  rejected: ['bad', 'Rejected', "Fix what the reviewer's note names, then make it public again."],
 }
 
 const VERSION: StateWordsOf<ModelVersion['lifecycle_status']> = {
   candidate: ['wait', 'Candidate: not tested yet', 'It becomes ready once its test has passed.'],
   ready: ['good', 'Ready'],
   preferred: ['good', 'Preferred'],
-  disabled: ['bad', 'Disabled', 'An admin may have it tested again, which makes it a candidate.'],
+  disabled: ['bad', 'Disabled', 'An admin can request another test, which makes it a candidate again.'],
 }
 
 const RECEIVER: StateWordsOf<WebhookEndpoint['verification_status'] | 'disabled'> = {
@@ -90,21 +98,21 @@ const RECEIVER: StateWordsOf<WebhookEndpoint['verification_status'] | 'disabled'
   pending_verification: [
     'wait',
     'Not verified yet',
-    'It has to answer its challenge within 15 minutes; later, add it anew.',
+    'It must answer its challenge within 15 minutes. After that, add it again.',
   ],
-  disabled: ['bad', 'Off', 'It is told nothing until it is switched on.'],
+  disabled: ['bad', 'Off', 'It receives no events until it is switched on.'],
 }
 
 const DELIVERY: StateWordsOf<Delivery['status']> = {
   pending: ['wait', 'Waiting', 'Its first attempt is due.'],
   delivering: ['busy', 'Delivering'],
-  retrying: ['wait', 'Will be tried again', 'The attempts say what the receiver has to mend until then.'],
+  retrying: ['wait', 'Waiting for a retry', 'The attempts show what to fix at the receiver.'],
   succeeded: ['good', 'Succeeded'],
-  failed: ['bad', 'Failed', 'The receiver refused it for good. Mend the receiver, and deliver it again.'],
+  failed: ['bad', 'Failed', 'The receiver rejected it permanently. Fix the receiver, then deliver it again.'],
   dead_lettered: [
     'bad',
     'Given up',
-    'No attempt succeeded in time. Mend the receiver, and deliver it again.',
+    'No attempt succeeded in time. Fix the receiver, then deliver it again.',
   ],
   cancelled: ['off', 'Cancelled'],
 }
@@ -112,9 +120,9 @@ const DELIVERY: StateWordsOf<Delivery['status']> = {
 const ATTEMPT: StateWordsOf<NonNullable<AttemptOutcome> | 'open'> = {
   open: ['busy', 'Delivering'],
   succeeded: ['good', 'Succeeded'],
-  retryable: ['wait', 'Failed, may be tried again', 'The next attempt follows by itself.'],
-  permanent: ['bad', 'Failed for good', 'The receiver has to be mended first.'],
-  interrupted: ['wait', 'Interrupted', 'The next attempt follows by itself.'],
+  retryable: ['wait', 'Failed, can be retried', 'The next attempt starts automatically.'],
+  permanent: ['bad', 'Failed permanently', 'Fix the receiver first.'],
+  interrupted: ['wait', 'Interrupted', 'The next attempt starts automatically.'],
 }
 type AttemptOutcome = DeliveryDetail['attempts'][number]['outcome']
 
@@ -123,69 +131,69 @@ const NODE: StateWordsOf<NodeDetail['status']> = {
   offline: [
     'bad',
     'Offline',
-    'Its work goes to other nodes. See that its process runs and reaches a gateway.',
+    'Other nodes take over its work. Check that its process is running and can reach a gateway.',
   ],
   draining: [
     'wait',
-    'Draining: takes no new work',
-    'It finishes what it has. Resume it to have it take work.',
+    'Draining: accepts no new work',
+    'It finishes its current work. Resume it so that it accepts new work.',
   ],
   removed: ['off', 'Removed'],
 }
 
 const NODE_MODEL: StateWordsOf<NodeDetail['models'][number]['state']> = {
-  cold: ['off', 'Not here'],
+  cold: ['off', 'Not on this node'],
   downloading_model: ['busy', 'Downloading'],
   loading_model: ['busy', 'Loading'],
   warm: ['good', 'Loaded'],
-  running: ['busy', 'At work'],
+  running: ['busy', 'Busy'],
   idle: ['good', 'Loaded, idle'],
-  evicted: ['off', 'Let go'],
+  evicted: ['off', 'Unloaded'],
 }
 
 const ENVIRONMENT: StateWordsOf<NodeDetail['environments'][number]['state']> = {
-  absent: ['off', 'Installed when it is needed'],
-  installing: ['busy', 'Is installed now'],
+  absent: ['off', 'Installed when needed'],
+  installing: ['busy', 'Installing'],
   ready: ['good', 'Ready'],
-  failed: ['bad', 'Failed', 'The node tries again with the next work that needs it.'],
+  failed: ['bad', 'Failed', 'The node tries again when work needs it.'],
 }
 
 const COHORT: StateWordsOf<Cohort['status']> = {
   preparing: ['busy', 'Preparing its models'],
-  queued: ['wait', 'Queued', 'Its first stages are called once its workflow has begun.'],
+  queued: ['wait', 'Queued', 'Its first stages start once its workflow has started.'],
   running: ['busy', 'Running'],
   succeeded: ['good', 'Succeeded'],
-  failed: ['bad', 'Failed', 'Run it again with resume_of: stages that have finished are taken over.'],
+  failed: ['bad', 'Failed', 'Run it again with resume_of: the new run reuses finished stages.'],
   cancelled: ['off', 'Cancelled'],
 }
 
 const STAGE: StateWordsOf<CohortStage['status']> = {
-  pending: ['wait', 'Waits for earlier stages', 'It is called once they have what it needs.'],
-  called: ['busy', 'Called: its node takes it'],
+  pending: ['wait', 'Waiting for earlier stages', 'It starts once they can provide its inputs.'],
+  called: ['busy', 'Called: waiting for its node'],
   loading: ['busy', 'Loading the model'],
-  waiting: ['wait', 'Waits for its inputs', 'It runs once they have been handed over.'],
+  waiting: ['wait', 'Waiting for its inputs', 'It runs once they have arrived.'],
   running: ['busy', 'Running'],
   succeeded: ['good', 'Succeeded'],
-  failed: ['bad', 'Failed', 'The cohort goes on without it only where its graph says so.'],
+  failed: ['bad', 'Failed', 'The cohort continues without it only if its graph allows that.'],
   skipped: ['off', 'Skipped'],
   cancelled: ['off', 'Cancelled'],
 }
 
 const EDGE: StateWordsOf<CohortEdge['state']> = {
   planned: ['off', 'Planned'],
-  negotiating: ['busy', 'Agreeing on a way'],
-  negotiated: ['busy', 'Agreed'],
+  negotiating: ['busy', 'Choosing a transport'],
+  negotiated: ['busy', 'Transport chosen'],
   connecting: ['busy', 'Connecting'],
   open: ['busy', 'Handing over'],
   transferred: ['busy', 'Handed over'],
-  consumed: ['good', 'Taken in'],
-  failed: ['bad', 'Failed', 'It is tried again, by another way where there is one.'],
+  consumed: ['good', 'Consumed'],
+  failed: ['bad', 'Failed', 'It is retried, over another transport if there is one.'],
 }
 
 const FOUND: StateWordsOf<NonNullable<Task['model_state']>> = {
   resident: ['good', 'Loaded'],
-  cached: ['off', 'On disk, and was loaded first'],
-  cold: ['off', 'Absent, and was downloaded first'],
+  cached: ['off', 'On disk; it was loaded first'],
+  cold: ['off', 'Absent; it was downloaded first'],
 }
 
 /** The labels of every state in the API, by the kind of resource. */

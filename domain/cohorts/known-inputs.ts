@@ -11,7 +11,7 @@ export interface StageInput {
   input_schema: Readonly<Record<string, unknown>>
 }
 
-/** Limits the reported members of one input. */
+/** The maximum number of members reported per input, and of names listed in an error message. */
 const MAX_REPORTED = 20
 /** The chat request members that servers read: OpenAI's, plus vLLM's extensions. */
 const CHAT_MEMBERS: ReadonlySet<string> = new Set(

@@ -1,4 +1,4 @@
-/** Returns whether an operator's patterns match a repository: its id, `owner/*` or `*`. */
+/** Returns whether any of an operator's patterns (a repository id, `owner/*` or `*`) matches a repository. */
 export const isGranted = (patterns: readonly string[], repoId: string): boolean =>
   patterns.some((pattern) => covers(pattern.toLowerCase(), repoId.toLowerCase()))
 

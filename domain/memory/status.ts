@@ -12,7 +12,7 @@ export interface MemoryState {
   since: Date
 }
 
-/** Returns whether a task submitted now would carry the memory; `undefined` means no namespace. */
+/** Returns whether a task submitted now would carry the memory; pass `undefined` if the account has no namespace. */
 export function memoryStatus(state: MemoryState | undefined, now: Date): MemoryStatus {
   if (!state?.enabled) return { enabled: false, ready: false, detail: null }
   if (state.hasSnapshot) return { enabled: true, ready: true, detail: null }

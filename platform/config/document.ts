@@ -21,7 +21,7 @@ const HEAD = `# Settings
 Every setting is an environment variable. If a value is invalid, the process refuses to start and names the variable.
 For production, start with \`HEARTH_BASE_URL\`, \`HEARTH_OPERATIONS_KEY\`, \`HEARTH_ENCRYPTION_KEYS\`, \`DATABASE_URL\` and \`TEMPORAL_ADDRESS\` ([Deployment](deployment.md)).
 
-\`npm run config:write\` writes this page from \`platform/config.ts\`.
+\`npm run config:write\` generates this page from \`platform/config.ts\`.
 `
 
 /** Returns the tables of settings in Markdown; `docs/configuration.md` must match it. */

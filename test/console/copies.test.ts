@@ -37,7 +37,7 @@ describe('copies in the console', function () {
     assert.ok(await save.isDisabled())
 
     await panel.getByLabel('Copies at least').fill('3')
-    await panel.getByText('More than at most').waitFor()
+    await panel.getByText('More than the maximum').waitFor()
     assert.ok(await save.isDisabled())
     await panel.getByLabel('Copies at most').fill('3')
     await panel.getByRole('combobox', { name: 'A copy is added beyond' }).click()
@@ -48,9 +48,9 @@ describe('copies in the console', function () {
 
     // The schedule replaces the minimum.
     await panel.getByRole('row', { name: /Now 2 wanted, 0 loaded, 0 loading/ }).waitFor()
-    await panel.getByRole('row', { name: /Why fewer .*node/ }).waitFor()
+    await panel.getByRole('row', { name: /Reason for fewer .*node/ }).waitFor()
     await panel.getByRole('row', { name: 'Idle copies stay loaded' }).waitFor()
-    const changes = panel.getByRole('table', { name: 'changes of copies' })
+    const changes = panel.getByRole('table', { name: 'changes to copies' })
     await changes.getByRole('row', { name: / → 2 at least 2 copies are wanted/ }).waitFor()
     const { min, max, target_in_flight, target_wait_ms, idle_timeout_s, ...rest } = await scaling(id)
     assert.deepEqual(

@@ -49,7 +49,7 @@ describe('datasets in the console', function () {
     await tab.page.getByRole('button', { name: 'Settings' }).click()
     await tab.page.getByLabel('epochs', { exact: true }).fill('10000000')
     await tab.page.getByLabel('epochs', { exact: true }).blur()
-    await tab.page.getByRole('alert').getByText('epochs has to be at most 100000', { exact: true }).waitFor()
+    await tab.page.getByRole('alert').getByText('epochs must be at most 100000', { exact: true }).waitFor()
     assert.ok(await tab.page.getByRole('button', { name: 'Train', exact: true }).isDisabled())
     assert.equal(await tab.page.getByText('From 1 to 100,000.').first().isVisible(), true)
     await tab.page.getByLabel('epochs', { exact: true }).fill('7')
@@ -72,11 +72,11 @@ describe('datasets in the console', function () {
     await (
       await chooser
     ).setFiles({ name: 'table.csv', mimeType: 'text/csv', buffer: Buffer.from('a,b\n1,2\n') })
-    await tab.page.getByText('There is a dataset named table already.').waitFor()
+    await tab.page.getByText('A dataset named table already exists.').waitFor()
 
     await tab.page.getByRole('button', { name: 'Delete table' }).click()
-    await tab.page.getByRole('button', { name: 'Delete table for good' }).click()
-    await tab.page.getByRole('button', { name: 'Delete table for good' }).waitFor({ state: 'detached' })
+    await tab.page.getByRole('button', { name: 'Delete table permanently' }).click()
+    await tab.page.getByRole('button', { name: 'Delete table permanently' }).waitFor({ state: 'detached' })
 
     const { status } = await on.api.call('GET', `/api/builder/v1/datasets/${failed}`, { key: on.key })
     assert.equal(status, 404)

@@ -14,12 +14,12 @@ describe('keys in the console', function () {
   it('are created with limits, shown once, and revoked', async () => {
     await using tab = await on.open('/account')
     await tab.page.getByLabel(/^Name of the new key/).fill('for the shop')
-    await tab.page.getByLabel('Requests a minute').fill('5')
-    await tab.page.getByLabel('Days it is for').fill('3o')
-    await tab.page.getByText('A whole number from 1 on').waitFor()
-    assert.ok(await tab.page.getByRole('button', { name: 'Make a key' }).isDisabled())
-    await tab.page.getByLabel('Days it is for').fill('30')
-    await tab.page.getByRole('button', { name: 'Make a key' }).click()
+    await tab.page.getByLabel('Requests per minute').fill('5')
+    await tab.page.getByLabel('Valid for days').fill('3o')
+    await tab.page.getByText('A whole number, at least 1').waitFor()
+    assert.ok(await tab.page.getByRole('button', { name: 'Create a key' }).isDisabled())
+    await tab.page.getByLabel('Valid for days').fill('30')
+    await tab.page.getByRole('button', { name: 'Create a key' }).click()
     await tab.page.getByText('it is not shown again').waitFor()
     const box = await tab.page.locator('pre').boundingBox()
     assert.ok(box && box.y >= 0 && box.y + box.height <= 900, JSON.stringify(box))
@@ -34,13 +34,13 @@ describe('keys in the console', function () {
     const days = (Date.parse(body.key.expires_at) - Date.now()) / 86_400_000
     assert.ok(days > 29.9 && days <= 30, `${days} days`)
     const row = tab.page.getByRole('table', { name: 'keys' }).getByRole('row', { name: /for the shop/ })
-    await row.getByText('5 requests a minute').waitFor()
+    await row.getByText('5 requests per minute').waitFor()
     assert.deepEqual(await tab.barriers(), [])
     await tab.picture('keys-light')
 
     await tab.page.getByRole('button', { name: 'Forget the key' }).click()
     await row.getByRole('button', { name: 'Revoke for the shop' }).click()
-    await row.getByRole('button', { name: 'Revoke for the shop for good' }).click()
+    await row.getByRole('button', { name: 'Revoke for the shop permanently' }).click()
     await row.getByText(/^Revoked/).waitFor()
 
     assert.equal((await me(key)).status, 401)
@@ -51,7 +51,7 @@ describe('keys in the console', function () {
     await using tab = await on.open('/account', await on.api.key(on.caller.accountId, 'viewer'))
     await tab.page.getByText(/^Only a key with the role admin/).waitFor()
 
-    assert.equal(await tab.page.getByRole('button', { name: 'Make a key' }).count(), 0)
+    assert.equal(await tab.page.getByRole('button', { name: 'Create a key' }).count(), 0)
     assert.deepEqual(tab.faults, [])
   })
 })

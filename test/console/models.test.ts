@@ -37,7 +37,7 @@ describe('models in the console', function () {
     await using tab = await on.open(`/runs/${jobId}`)
     await tab.page.getByRole('button', { name: 'Register' }).click()
     await tab.page.getByRole('heading', { name: 'walked', level: 1 }).waitFor()
-    const step = tab.page.getByRole('group', { name: 'The chosen thing' })
+    const step = tab.page.getByRole('group', { name: 'The selected item' })
     await step.getByText(/^version: llm/).waitFor()
 
     await step.getByRole('button', { name: /^produced: walked/ }).press('Enter')
@@ -63,7 +63,7 @@ describe('models in the console', function () {
     const body = { name: 'picky', version_id: versionId }
     const made = await on.api.call('POST', '/api/builder/v1/models', { key: on.caller.key, body })
     await using tab = await on.open(`/models/${made.body.model_id}`)
-    const step = tab.page.getByRole('group', { name: 'The chosen thing' })
+    const step = tab.page.getByRole('group', { name: 'The selected item' })
 
     await step.getByText('The model did not learn from this column of the table:').waitFor()
 
@@ -88,7 +88,7 @@ describe('models in the console', function () {
     await tab.page.getByRole('heading', { name: 'served-one', level: 1 }).waitFor()
 
     await tab.page.goto(`/console/models/${modelId}`)
-    const step = tab.page.getByRole('group', { name: 'The chosen thing' })
+    const step = tab.page.getByRole('group', { name: 'The selected item' })
     await step.getByText(/^version: llm/).waitFor()
     await step.getByRole('button', { name: 'served as: served-one' }).click()
     await tab.picture('model-served')
@@ -107,7 +107,7 @@ describe('models in the console', function () {
     await tab.page.getByRole('combobox', { name: 'Models' }).click()
     for (const name of names) await tab.page.getByRole('option', { name: new RegExp(`^${name}`) }).click()
     await tab.page.getByLabel(/^Weights/).fill('0.5')
-    await tab.page.getByText('There must be a number for each model.').waitFor()
+    await tab.page.getByText('Enter one number for each model.').waitFor()
     assert.ok(await tab.page.getByRole('button', { name: 'Merge', exact: true }).isDisabled())
 
     await tab.page.getByLabel(/^Weights/).fill('0.5, 0.5')

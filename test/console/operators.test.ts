@@ -113,7 +113,7 @@ describe('operators in the console', function () {
     await tab.page.getByLabel('Operation').fill('revokeKey')
     await tab.page.getByLabel('Operation').press('Enter')
 
-    await tab.page.getByText('No change is recorded that fits.').waitFor()
+    await tab.page.getByText('No recorded changes match.').waitFor()
     await tab.picture('audit-changes-light')
     assert.deepEqual(await tab.barriers(), [])
     assert.deepEqual(tab.faults, [])

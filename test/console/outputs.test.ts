@@ -51,8 +51,8 @@ describe('results in the console', function () {
 
   it('show the printed output and the images of tools', async () => {
     await using program = await opened({ stdout: '42\n', stderr: 'a warning\n', exit_code: 3 })
-    await program.page.getByLabel('what it printed', { exact: true }).getByText('42').waitFor()
-    await program.page.getByLabel('what it complained of', { exact: true }).getByText('a warning').waitFor()
+    await program.page.getByLabel('output', { exact: true }).getByText('42').waitFor()
+    await program.page.getByLabel('error output', { exact: true }).getByText('a warning').waitFor()
     await program.page.getByText('It ended with 3.').waitFor()
     assert.deepEqual(await program.barriers(), [])
 

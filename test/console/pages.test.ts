@@ -155,7 +155,7 @@ describe('console pages', function () {
   it('builds a form from a schema and validates it without compiling code', async () => {
     await using tab = await open(`/endpoints/${form.id}`)
     await tab.page.getByRole('button', { name: 'Run' }).click()
-    await tab.page.getByText(/Not sent: age is needed/).waitFor({ state: 'attached' })
+    await tab.page.getByText(/Not sent: age is required/).waitFor({ state: 'attached' })
     await tab.picture('form-refused')
 
     await tab.page.getByLabel(/^Age/).fill('41')

@@ -81,8 +81,8 @@ describe('playground form', function () {
     await field(tab, 'city').focus()
     await run(tab)
 
-    await tab.page.getByText('Not sent: Row 1: rooms is needed.').waitFor()
-    await tab.page.locator('.mantine-InputWrapper-error').getByText('rooms is needed').waitFor()
+    await tab.page.getByText('Not sent: Row 1: rooms is required.').waitFor()
+    await tab.page.locator('.mantine-InputWrapper-error').getByText('rooms is required').waitFor()
     await field(tab, 'rooms').and(tab.page.locator(':focus')).waitFor()
     await table.waitFor()
     assert.equal(inputs.length, 1)
@@ -131,7 +131,7 @@ describe('playground form', function () {
     await tab.page.getByText('Fill the rows from a table').click()
     await tab.page.getByLabel('Or paste the table').fill('price,rooms\n1,2\n')
     await tab.page.getByRole('button', { name: 'Fill the rows' }).click()
-    await tab.page.getByText('The first line has to name the columns; it lacks city.').waitFor()
+    await tab.page.getByText('The first line must name the columns; it lacks city.').waitFor()
 
     const lines = Array.from({ length: 30 }, (_none, at) => `${at},Oslo`)
     const buffer = Buffer.from(`rooms,city\n${lines.join('\n')}\n`)
@@ -164,7 +164,7 @@ describe('playground text helpers', () => {
 
   it('explain what is wrong with a table', () => {
     const all = `rooms,city\n${'1,a\n'.repeat(101)}`
-    assert.throws(() => rowsOfTable(all, schema), /These are 101 rows; the model takes at most 100/)
+    assert.throws(() => rowsOfTable(all, schema), /These are 101 rows; the model accepts at most 100/)
     assert.throws(() => rowsOfTable('rooms,city\n1,"a', schema), /Line 2 has a quotation mark/)
     assert.throws(() => rowsOfTable('rooms,city\n', schema), /no rows below/)
   })
@@ -176,14 +176,14 @@ describe('playground text helpers', () => {
     assert.deepEqual(at('Instance does not have required property "the age".', '#/instances/1', 'required'), {
       name: 'required',
       property: '["instances"]["1"]["the age"]',
-      message: 'the age is needed',
-      stack: 'Row 2: the age is needed',
+      message: 'the age is required',
+      stack: 'Row 2: the age is required',
     })
     const wrong = 'Instance type "string" is invalid. Expected "number", "null".'
-    assert.equal(at(wrong, '#/instances/0/a~1b%20c').message, 'a/b c has to be a number')
-    assert.equal(at('3 is less than 5.', '#/n').stack, 'n has to be at least 5')
-    assert.equal(at('Instance does not match any of ["a","b"].', '#/n').stack, 'n has to be one of a, b')
-    assert.equal(at('Something else.', '#').stack, 'The input is not right: Something else.')
+    assert.equal(at(wrong, '#/instances/0/a~1b%20c').message, 'a/b c must be a number')
+    assert.equal(at('3 is less than 5.', '#/n').stack, 'n must be at least 5')
+    assert.equal(at('Instance does not match any of ["a","b"].', '#/n').stack, 'n must be one of a, b')
+    assert.equal(at('Something else.', '#').stack, 'The input is invalid: Something else.')
   })
 
   it('show a label with its probability, and rounded numbers', () => {

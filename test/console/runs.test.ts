@@ -223,7 +223,7 @@ describe('runs in the console', function () {
     await using tab = await on.open(`/runs/${jobId}`, caller.key)
 
     await tab.page.getByRole('button', { name: 'Cancel' }).click()
-    await tab.page.getByRole('button', { name: 'Cancel for good' }).click()
+    await tab.page.getByRole('button', { name: 'Cancel the run' }).click()
 
     await tab.page.getByText('Cancelled').first().waitFor()
     assert.deepEqual(tab.faults, [])

@@ -44,7 +44,7 @@ describe('waiting and failed work in the console', function () {
     await using tab = await on.open('/tasks')
 
     const legend = tab.page.getByLabel('What the states mean')
-    await legend.getByText('Its price was given back').waitFor()
+    await legend.getByText('Its price was refunded').waitFor()
     assert.equal(await legend.getByText('Failed').count(), 1)
     assert.equal(await legend.getByText('Succeeded').count(), 0)
     assert.deepEqual(await tab.barriers(), [])
@@ -56,7 +56,7 @@ describe('waiting and failed work in the console', function () {
     await using tab = await on.open(`/tasks/${id}`)
 
     await note(tab, 'Failed').getByText('instances: age is missing').waitFor()
-    await note(tab, 'Failed').getByText('Its price was given back').waitFor()
+    await note(tab, 'Failed').getByText('Its price was refunded').waitFor()
     assert.deepEqual(tab.faults, [])
   })
 
@@ -71,7 +71,7 @@ describe('waiting and failed work in the console', function () {
     await using tab = await on.open(`/tasks/${cohort.task_id}`)
     const stages = tab.page.getByRole('table', { name: 'stages' })
     await stages.getByRole('row', { name: /^reader Running .* 2 / }).waitFor()
-    await stages.getByRole('row', { name: /^writer Waits for its inputs/ }).waitFor()
+    await stages.getByRole('row', { name: /^writer Waiting for its inputs/ }).waitFor()
     const handOvers = tab.page.getByRole('table', { name: 'hand-overs' })
     await handOvers.getByRole('row', { name: /^reader → writer Connecting embedding/ }).waitFor()
     await tab.picture('cohort-light')

@@ -171,7 +171,7 @@ describe("a platform's console", function () {
     await tab.page.getByLabel(/^Name of the model/).fill('House prices')
     await press('Register')
     await heading('House prices')
-    const step = tab.page.getByRole('group', { name: 'The chosen thing' })
+    const step = tab.page.getByRole('group', { name: 'The selected item' })
     await step.getByRole('button', { name: /^produced: houses/ }).click()
     await step.getByRole('button', { name: /^trained on: houses/ }).click()
     await step.getByText('dataset: houses').waitFor()
@@ -216,7 +216,7 @@ describe("a platform's console", function () {
     await goTo('Endpoints')
     await tab.page.getByRole('link', { name: 'nearby' }).click()
     await press('Compare')
-    const nearness = tab.page.getByRole('table', { name: 'nearness' })
+    const nearness = tab.page.getByRole('table', { name: 'similarity' })
     await nearness.getByRole('row', { name: /^1\. .* 1\.00/ }).waitFor(LONG)
     await look('embeddings')
 
@@ -279,7 +279,7 @@ describe("a platform's console", function () {
     await tab.page.getByRole('button', { name: 'Cancel' }).waitFor()
     await goTo('Queues')
     const workflow = tab.page
-      .getByRole('table', { name: 'what has not ended' })
+      .getByRole('table', { name: 'unfinished work' })
       .getByRole('link', { name: /^job\// })
     const address = (await workflow.getAttribute('href')) ?? ''
     assert.ok(address.startsWith(`${platform.ready.temporal_ui_url}/namespaces/`), address)

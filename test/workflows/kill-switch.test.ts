@@ -44,7 +44,7 @@ describe('killSwitch', () => {
       return Object.entries(state).every(([name, value]) => current[name as keyof KillSwitchState] === value)
     })
 
-  it('receives signals while no worker runs', async () => {
+  it('receives signals while no worker is running', async () => {
     await knows({ active: true, reason: 'nobody there' })
     await handle().signal(deactivateKillSwitch)
     await knows({ active: false })

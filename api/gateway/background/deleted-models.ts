@@ -21,8 +21,8 @@ const INTERVAL_MS = 30_000
 const GATHER_DELAY_MS = 1_000
 
 /**
- * Orders linked nodes to free the files of deleted models. It compares the nodes' reports with the database, so a node
- * that was offline gets the order once it is back, and a lost order is sent again.
+ * Instructs linked nodes to delete the files of deleted models. It compares the nodes' reports with the database, so a
+ * node that was offline is instructed once it is back, and a lost instruction is sent again.
  */
 export class DeletedModels implements AsyncDisposable {
   readonly #options: DeletedModelsOptions

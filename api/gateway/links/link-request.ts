@@ -48,7 +48,7 @@ export interface LinkRequest {
   signal?: AbortSource | undefined
 }
 
-/** The head of a model server's response. */
+/** The status and content type of a model server's response, and the tokens that it used. */
 export interface ResponseHead {
   status: number
   contentType: string

@@ -139,7 +139,7 @@ export class NodeLinks implements AsyncDisposable {
     return new Map([...this.#nodes].map(([nodeId, { reported }]) => [nodeId, reported]))
   }
 
-  /** Orders a node, if linked, to free the files of deleted models. */
+  /** Instructs a node, if it is linked, to delete the files of deleted models. */
   forget(nodeId: string, modelKeys: readonly string[]): void {
     this.#nodes.get(nodeId)?.link.hello({ forget: [...modelKeys] })
   }

@@ -46,7 +46,7 @@ function ownerOf(
   return { key, isPlatform }
 }
 
-/** Checks the signed head of a node's request, before its body is read. */
+/** Checks the signed headers of a node's request before its body is read. */
 export const checkSignedHead =
   (services: Services): Middleware =>
   async ({ state }, next) => {

@@ -15,12 +15,12 @@ import type { Middleware } from './middleware.ts'
 
 const MIB = 1024 * 1024
 const JSON_TYPES = [JSON_TYPE]
-/** The maximum size of a form without its file: 32 fields of 64 KiB, plus the heads of its parts. */
+/** The maximum size of a form without its file: 32 fields of 64 KiB, plus the headers of its parts. */
 const FORM_BYTES = 4 * MIB
 
 /**
- * Reads a JSON body into the context, or checks the head of a body that the handler will read. Both reserve memory in
- * `bodies`; a streamed body has `streamBytes` in memory at a time.
+ * Reads a JSON body into the context, or checks the headers of a request whose body the handler will read. Both reserve
+ * memory in `bodies`, at most `streamBytes` for a streamed body.
  */
 export function takeBody(
   { route, isOpen }: Operation,

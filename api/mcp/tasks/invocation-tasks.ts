@@ -10,7 +10,7 @@ import type { AccountRequestContext } from '../tool.ts'
 import type { TaskKind } from './kinds.ts'
 import type { TaskState } from './state.ts'
 
-/** The work of manifest tools, in their invocations' rows. */
+/** The MCP tasks of manifest tools. Each task's state comes from the row of its invocation. */
 export const invocationTasks: TaskKind = {
   name: 'invocation',
   get: async (id, on) => stateOfInvocation(await visibleInvocation(id, on), on),

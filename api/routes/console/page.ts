@@ -15,7 +15,7 @@ const NOT_BUILT = `<!doctype html>
 <body>
 <h1>The console has not been built here</h1>
 <p>Run <code>npm run console:build</code> in the checkout of this gateway, with its HEARTH_CACHE_DIR, and load this page again.
-<code>npm start</code> does so by itself and takes up to a minute the first time. The <a href="/docs">API</a> works without the console.</p>
+<code>npm start</code> does so automatically and takes up to a minute the first time. The <a href="/docs">API</a> works without the console.</p>
 </body>
 </html>
 `

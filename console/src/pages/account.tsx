@@ -26,7 +26,7 @@ export function AccountPage() {
               'Runs at once': number(me.data.quotas.training),
               'Tasks waiting at once': number(me.data.quotas.tasks),
               Storage: me.data.storage ? storageText(me.data.storage) : 'not reported by this gateway',
-              Features: me.data.features.join(', ') || 'none beside the usual',
+              Features: me.data.features.join(', ') || 'no additional features',
             }}
           />
         ) : (
@@ -42,7 +42,7 @@ export function AccountPage() {
 
 function storageText({ limit_bytes, stored_bytes, under_way_bytes }: NonNullable<Me['storage']>): string {
   const limit = limit_bytes === null ? 'without a limit' : `of ${bytes(limit_bytes)}`
-  return `${bytes(stored_bytes)} stored and ${bytes(under_way_bytes)} under way, ${limit}`
+  return `${bytes(stored_bytes)} stored and ${bytes(under_way_bytes)} in progress, ${limit}`
 }
 
 /** Older gateways lack some of these routes. */
@@ -50,7 +50,7 @@ function Missing({ error, what }: { error: Error | null; what: string }) {
   if (error instanceof HearthError && error.status === 404)
     return (
       <Alert role="note" variant="outline" color="gray" title={`No ${what}`}>
-        This gateway does not tell it.
+        This gateway does not report it.
       </Alert>
     )
   return <Loading error={error} what={what} />

@@ -42,7 +42,7 @@ const [FIRST = ''] = Object.keys(CLIENTS)
 
 export function Agents() {
   return (
-    <Page title="Agents" lead="Agents list, ask and train models as tools, over MCP.">
+    <Page title="Agents" lead="Agents can list, call and train models as tools over MCP.">
       <Configuration />
       <Tools />
     </Page>
@@ -72,7 +72,7 @@ function Configuration() {
         <PageLink to="/account" style={{ textDecoration: 'underline' }}>
           Keys and usage
         </PageLink>{' '}
-        makes one with limits. A viewer reads, an operator also trains and asks.
+        creates one with limits. A viewer can read; an operator can also train and call models.
       </Text>
       {client && (
         <CodeText text={client.paste(`${base}/mcp?names=safe`)} label={`configuration of ${name}`} />
@@ -92,7 +92,7 @@ function Tools() {
         rows={data?.tools}
         error={error}
         idOf={({ name }) => name}
-        empty="No endpoint can be called as a tool yet. The built-in tools are there without one."
+        empty="No endpoint can be called as a tool yet. The built-in tools do not need one."
         columns={[
           {
             head: 'Name',

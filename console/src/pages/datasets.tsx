@@ -40,7 +40,7 @@ export function Datasets() {
         idOf={({ dataset_id }) => dataset_id}
         empty={
           status
-            ? 'No dataset is in this state.'
+            ? 'No datasets are in this state.'
             : mayUpload
               ? 'No datasets yet. Upload a file above.'
               : 'No datasets yet.'
@@ -152,13 +152,13 @@ function Upload() {
       </form>
       {isTaken && !isBusy && (
         <Text size="sm" mt="sm">
-          There is a dataset named {name} already. This file becomes another one of the same name.
+          A dataset named {name} already exists. This file becomes another dataset with the same name.
         </Text>
       )}
       {isBusy && (
         <>
           <Progress value={100 * sent} mt="md" aria-label={`Sent ${Math.floor(100 * sent)} %`} />
-          {sent === 1 && <Text size="sm">The file is sent, and now it is read.</Text>}
+          {sent === 1 && <Text size="sm">The file has been sent and is now being read.</Text>}
         </>
       )}
       {problem && <Failure error={problem} what="upload" />}

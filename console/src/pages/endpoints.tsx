@@ -78,7 +78,7 @@ export function Endpoints() {
         idOf={({ endpoint_id }) => endpoint_id}
         sorted={sorted}
         onSort={rerun(setSorted)}
-        empty="No endpoint matches. Register a version for inference, or import a model from the hub."
+        empty="No endpoints match. Register a version for inference, or import a model from the hub."
         columns={[
           {
             head: 'Name',
@@ -101,7 +101,7 @@ export function Endpoints() {
             sort: 'total_requests',
             cell: ({ total_requests }) => number(total_requests),
           },
-          { head: 'USD a request', align: 'right', cell: ({ price_per_request }) => price_per_request },
+          { head: 'USD per request', align: 'right', cell: ({ price_per_request }) => price_per_request },
           { head: 'Created', sort: 'created_at', cell: ({ created_at }) => <Time at={created_at} /> },
         ]}
       />

@@ -31,7 +31,7 @@ export function ModelPage() {
   return (
     <Page
       title={model.data.name}
-      lead="A model is a name with versions, each made by a run or an import; an endpoint lets one version answer requests; the registry lists the kinds of models that runs begin with."
+      lead="A model is a name with versions, each created by a run or an import. An endpoint serves one version. The registry lists the kinds of models that runs can start from."
     >
       {problem && <Failure error={problem} what="change" />}
       <Panel title="Versions">
@@ -51,7 +51,7 @@ export function ModelPage() {
             },
             { head: 'Visibility', cell: ({ visibility }) => visibility },
             {
-              head: 'Made by',
+              head: 'Created by',
               cell: ({ job_id }) =>
                 job_id ? (
                   <PageLink to="/runs/$runId" params={{ runId: job_id }}>

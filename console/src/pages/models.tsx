@@ -43,7 +43,7 @@ function OwnModels() {
       caption="models"
       {...models}
       idOf={({ model_id }) => model_id}
-      empty="No models yet. The page of a completed run registers what it made as a model."
+      empty="No models yet. You can register the result of a completed run as a model on the run's page."
       columns={[
         {
           head: 'Name',

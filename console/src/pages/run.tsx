@@ -173,7 +173,7 @@ function whyItWaits({ status, paused, waiting, queue_position: before }: Run): R
   if (status !== 'pending' || paused) return undefined
   if (before)
     return `${number(before)} ${before === 1 ? 'run is' : 'runs are'} before it on the same hardware.`
-  return before === 0 ? 'It is the next on its hardware.' : undefined
+  return before === 0 ? 'It is next on its hardware.' : undefined
 }
 
 function Download({

@@ -69,15 +69,15 @@ export function Tasks() {
           onChange={(status) => setFilter((now) => ({ ...now, status }))}
         />
         <Choice
-          label="Asked by"
-          any="Asked by anything"
+          label="Caller"
+          any="Every caller"
           of={SURFACES}
           value={filter.surface}
           onChange={(surface) => setFilter((now) => ({ ...now, surface }))}
           w={190}
         />
         <Choice
-          label="Made"
+          label="Created"
           any="At any time"
           of={Object.keys(SPANS)}
           value={span}
@@ -90,8 +90,8 @@ export function Tasks() {
         idOf={({ task_id }) => task_id}
         empty={
           filter.status || filter.surface || filter.since
-            ? 'No task fits.'
-            : 'No tasks yet. The playground of an endpoint makes one.'
+            ? 'No tasks match.'
+            : "No tasks yet. An endpoint's playground creates one."
         }
         columns={[
           {
@@ -115,7 +115,7 @@ export function Tasks() {
               </PageLink>
             ),
           },
-          { head: 'Asked by', cell: ({ surface }) => surface },
+          { head: 'Caller', cell: ({ surface }) => surface },
           {
             head: 'Tokens in + out',
             align: 'right',
@@ -182,7 +182,7 @@ export function TaskPage() {
         <Facts
           of={{
             Id: <span className="mono">{data.task_id}</span>,
-            'Asked by': data.surface,
+            Caller: data.surface,
             Endpoint: (
               <PageLink to="/endpoints/$endpointId" params={{ endpointId: data.endpoint_id }}>
                 {data.endpoint_id}

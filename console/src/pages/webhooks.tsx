@@ -62,7 +62,9 @@ function Deliveries() {
         caption="deliveries"
         {...deliveries}
         idOf={({ delivery_id }) => delivery_id}
-        empty={filter.status || filter.event_type ? 'No delivery fits.' : 'Nothing has been delivered yet.'}
+        empty={
+          filter.status || filter.event_type ? 'No deliveries match.' : 'Nothing has been delivered yet.'
+        }
         columns={[
           {
             head: 'Event',

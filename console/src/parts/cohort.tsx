@@ -30,7 +30,7 @@ export function Cohort({ taskId, isOpen }: { taskId: string; isOpen: boolean }) 
         )}
         <Text size="sm" component="div">
           <State as="cohort" of={data.status} /> {seconds(data.elapsed_ms / 1_000)} of about{' '}
-          {seconds(data.estimated_latency_ms / 1_000)} by the plan; {number(data.cost_credits)} credits.
+          {seconds(data.estimated_latency_ms / 1_000)} planned; {number(data.cost_credits)} credits.
         </Text>
         <Facts of={workflow} />
         <Stages of={data.stages} />
@@ -89,7 +89,7 @@ function Edges({ of }: { of: readonly CohortEdge[] }) {
           cell: ({ failure }) => failure && <Text size="xs">{failure.replaceAll('_', ' ')}</Text>,
         },
         { head: 'Of', cell: ({ kind }) => kind.replaceAll('_', ' ') },
-        { head: 'Way', cell: ({ transport, mode }) => (transport ? `${transport}, ${mode}` : '–') },
+        { head: 'Transport', cell: ({ transport, mode }) => (transport ? `${transport}, ${mode}` : '–') },
         { head: 'Attempt', align: 'right', cell: ({ attempt }) => attempt },
         { head: 'Size', align: 'right', cell: ({ bytes: size }) => (size === null ? '–' : bytes(size)) },
         { head: 'Took', align: 'right', cell: ({ transfer_ms }) => ms(transfer_ms) },

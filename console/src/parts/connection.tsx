@@ -22,7 +22,7 @@ export function Connection() {
   if (!lost) return null
   return (
     <Alert role="status" color="red" variant="filled" mb="md" title="Connection lost">
-      The platform does not answer. What you see may be out of date; retrying.
+      The platform does not respond. This page may be out of date; retrying.
     </Alert>
   )
 }

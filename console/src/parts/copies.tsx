@@ -32,7 +32,7 @@ function factsOf(scaling: Scaling) {
   const { copies, missing, min, max, schedule, quota } = scaling
   return {
     Now: `${number(copies.wanted)} wanted, ${number(copies.loaded)} loaded, ${number(copies.loading)} loading`,
-    ...(missing !== null && { 'Why fewer': missing }),
+    ...(missing !== null && { 'Reason for fewer': missing }),
     'At least': number(min),
     'At most': number(max),
     Target: formatTarget(scaling),
@@ -63,7 +63,7 @@ const Schedule = ({ of }: { of: Scaling['schedule'] }) =>
 
 const Changes = ({ of }: { of: Scaling['changes'] }) => (
   <DataTable
-    caption="changes of copies"
+    caption="changes to copies"
     rows={of}
     idOf={({ at, from, to }) => `${at} ${from} ${to}`}
     empty={<Text size="sm">The number of copies has not changed yet.</Text>}

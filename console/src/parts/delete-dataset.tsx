@@ -21,7 +21,7 @@ export function DeleteDataset({ dataset: of, onDone }: { dataset: Dataset; onDon
     <>
       {isSure ? (
         <Button size="compact-sm" color="red" loading={isBusy} onClick={() => void remove()}>
-          Delete {of.dataset_name} for good
+          Delete {of.dataset_name} permanently
         </Button>
       ) : (
         <Button

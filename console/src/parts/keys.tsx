@@ -59,7 +59,7 @@ function KeyPanel() {
                 'In use here'
               ) : revoking === key_id ? (
                 <Button size="compact-sm" color="red" onClick={() => void revoke(key_id)}>
-                  Revoke {name} for good
+                  Revoke {name} permanently
                 </Button>
               ) : (
                 <Button
@@ -83,9 +83,9 @@ function formatLimits({ limits, tools }: Pick<ApiKey, 'limits' | 'tools'>): stri
     limits ?? {}
   const words = [
     tools && `only the tools ${tools.join(', ')}, by actions and MCP`,
-    requests_per_minute !== undefined && `${number(requests_per_minute)} requests a minute`,
-    tokens_per_minute !== undefined && `${number(tokens_per_minute)} tokens a minute`,
-    budget_credits_per_month !== undefined && `${number(budget_credits_per_month)} credits a month`,
+    requests_per_minute !== undefined && `${number(requests_per_minute)} requests per minute`,
+    tokens_per_minute !== undefined && `${number(tokens_per_minute)} tokens per minute`,
+    budget_credits_per_month !== undefined && `${number(budget_credits_per_month)} credits per month`,
     models && `only ${models.join(', ')}`,
     service_tier && `tier ${service_tier} at most`,
   ]
@@ -128,7 +128,7 @@ function faultOf(member: Count, typed: string): string | undefined {
   if (typed === '') return undefined
   if (member === 'credits') return /^\d+(?:\.\d+)?$/.test(typed) ? undefined : 'A number, such as 2.5'
   const isCount = member === 'days' ? /^[1-9]\d{0,4}$/ : /^[1-9]\d{0,8}$/
-  return isCount.test(typed) ? undefined : 'A whole number from 1 on'
+  return isCount.test(typed) ? undefined : 'A whole number, at least 1'
 }
 
 /** Omits empty fields, which mean no limit. */
@@ -215,13 +215,13 @@ function NewKey() {
             allowDeselect={false}
             w={120}
           />
-          {count('days', 'Days it is for')}
-          {count('requests', 'Requests a minute')}
-          {count('tokens', 'Tokens a minute')}
-          {count('credits', 'Credits a month')}
+          {count('days', 'Valid for days')}
+          {count('requests', 'Requests per minute')}
+          {count('tokens', 'Tokens per minute')}
+          {count('credits', 'Credits per month')}
           <TextInput
             label="Only these endpoints"
-            placeholder="names, with commas"
+            placeholder="names, separated by commas"
             value={wanted.models}
             onChange={(event) => set({ models: event.currentTarget.value })}
           />
@@ -230,7 +230,7 @@ function NewKey() {
           {wanted.role}: {ROLES[wanted.role]}.
         </Text>
         <Button type="submit" loading={isBusy} disabled={wanted.name.trim() === '' || isWrong}>
-          Make a key
+          Create a key
         </Button>
       </form>
       {problem && <Failure error={problem} what="key" />}

@@ -19,7 +19,7 @@ export function LineageStep({ of, at, onGo }: StepProps) {
   const { left_out_columns: leftOut, ...rest } = node.details
   const details = Object.entries(rest).filter(([, value]) => value !== null)
   return (
-    <Stack gap="xs" mt="md" role="group" aria-label="The chosen thing">
+    <Stack gap="xs" mt="md" role="group" aria-label="The selected item">
       <Text fw={600} aria-live="polite">
         {node.type.replaceAll('_', ' ')}: {node.label} <OwnPage of={node} />
       </Text>
@@ -67,7 +67,7 @@ function Ways({ of, title, ways, onGo }: WaysProps) {
       </Text>
       {ways.length === 0 && (
         <Text size="sm" c="dimmed">
-          Nothing that this graph knows.
+          Nothing in this graph.
         </Text>
       )}
       <Group gap="xs">

@@ -15,7 +15,7 @@ export function NodeModels({ of }: { of: NodeDetail }) {
         caption="models of the node"
         rows={of.models}
         idOf={({ model_key }) => model_key}
-        empty="It has no model. The first request for one loads it."
+        empty="It has no models. The first request for a model loads it."
         columns={[
           { head: 'Model', cell: ({ model_key }) => <span className="mono">{model_key}</span> },
           {
@@ -23,7 +23,7 @@ export function NodeModels({ of }: { of: NodeDetail }) {
             state: ({ state }) => ({ as: 'nodeModel', of: state }),
             cell: (model) => <Loads model={model} />,
           },
-          { head: 'At work on', align: 'right', cell: ({ in_flight }) => in_flight },
+          { head: 'In progress', align: 'right', cell: ({ in_flight }) => in_flight },
           { head: 'Memory', align: 'right', cell: ({ memory_mb }) => bytes(memory_mb * 1_000_000) },
           { head: 'GPUs', cell: ({ gpus }) => gpus?.join(', ') ?? '–' },
           { head: 'Kept', cell: ({ model_key }) => (pinned.has(model_key) ? 'yes, by an operator' : 'no') },

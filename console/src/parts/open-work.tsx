@@ -26,11 +26,11 @@ export function OpenWorkItems() {
   const work = usePages<'work', WorkItem>(`${ADMIN}/work`, 'work', { kind })
   return (
     <Panel
-      title="What has not ended"
+      title="Unfinished work"
       actions={<SegmentedControl aria-label="Kind" data={KINDS} value={kind} onChange={setKind} size="xs" />}
     >
       <DataTable
-        caption="what has not ended"
+        caption="unfinished work"
         rows={work.rows}
         error={work.error}
         more={work}

@@ -68,11 +68,11 @@ export function Loading({ error, what }: { error: Error | null; what: string }) 
 
 /** The title of a failure, by the action that was tried. Any other failure is a failed read. */
 const FAILED: Record<string, string> = {
-  answer: 'The answer did not come',
+  answer: 'No response arrived',
   change: 'The change was not made',
   deletion: 'The dataset was not deleted',
-  delivery: 'The delivery was not made again',
-  key: 'The key was not made',
+  delivery: 'The event was not delivered again',
+  key: 'The key was not created',
   merge: 'The merge did not start',
   receiver: 'The receiver was not added',
   registration: 'The result was not registered',
@@ -80,7 +80,7 @@ const FAILED: Record<string, string> = {
   run: 'The run did not start',
   serving: 'The model was not served',
   upload: 'The upload failed',
-  vectors: 'The vectors were not made',
+  vectors: 'The vectors were not computed',
 }
 
 export const Failure = ({ error, what }: { error: Error; what: string }) => (

@@ -89,7 +89,7 @@ export function Registry() {
 }
 
 function Note({ of: { lifecycle_status: status, lifecycle_note: note } }: { of: RegistryEntry }) {
-  const words = note ?? (status === 'candidate' ? 'Its test has not ended.' : undefined)
+  const words = note ?? (status === 'candidate' ? 'Its test is not finished.' : undefined)
   return words && <Text size="xs">{words}</Text>
 }
 

@@ -51,12 +51,12 @@ export function WebhookEndpoints({ of }: { of: EndpointList }) {
     cell: ({ endpoint_id: id, name, enabled }: WebhookEndpoint) => {
       const test: RowAction = ['Send a test', `Send a test event to ${name}`, () => run(() => api.test(id))]
       const changes: readonly RowAction[] = [
-        ['New secret', `Give ${name} a new secret`, () => rotate(id)],
+        ['New secret', `Create a new secret for ${name}`, () => rotate(id)],
         enabled
           ? ['Switch off', `Switch ${name} off`, () => run(() => api.update(id, { enabled: false }))]
           : ['Switch on', `Switch ${name} on`, () => run(() => api.update(id, { enabled: true }))],
         asked === id
-          ? [`Remove ${name} for good`, `Remove ${name} for good`, () => remove(id)]
+          ? [`Remove ${name} permanently`, `Remove ${name} permanently`, () => remove(id)]
           : ['Remove', `Remove ${name}`, () => remove(id)],
       ]
       return (
@@ -85,7 +85,7 @@ export function WebhookEndpoints({ of }: { of: EndpointList }) {
             <Stack gap="xs">
               <CodeText text={made.secret} label="secret" />
               <Text size="sm">
-                The receiver checks signatures with it (docs/webhooks.md). After a change both secrets sign
+                The receiver checks signatures with it (docs/webhooks.md). After a change, both secrets sign
                 for a day.
               </Text>
               <Group>

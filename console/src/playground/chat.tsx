@@ -72,7 +72,7 @@ export function Chat({ endpoint }: { endpoint: Endpoint }) {
     <Stack>
       <Stack role="log" aria-label="Conversation" gap="sm">
         {messages.length === 0 && (
-          <Text c="dimmed">Write something below. The answer comes as it is made.</Text>
+          <Text c="dimmed">Write something below. The response appears as it is generated.</Text>
         )}
         {messages.map(({ role, content }, at) => (
           <Paper key={`${at} ${role}`} withBorder p="sm" ml={role === 'user' ? 'xl' : 0} data-role={role}>
@@ -94,7 +94,7 @@ export function Chat({ endpoint }: { endpoint: Endpoint }) {
         <Stack gap="sm">
           <Textarea
             label="Message"
-            description="Enter sends, Shift and Enter begins a line."
+            description="Enter sends the message; Shift+Enter starts a new line."
             value={text}
             onChange={(event) => setText(event.currentTarget.value)}
             onKeyDown={(event) => {
@@ -106,7 +106,7 @@ export function Chat({ endpoint }: { endpoint: Endpoint }) {
           />
           <Group align="flex-end">
             <NumberInput
-              label="Most tokens"
+              label="Maximum tokens"
               value={maxTokens}
               onChange={(value) => setMaxTokens(Number(value) || 1)}
               min={1}

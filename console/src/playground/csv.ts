@@ -6,10 +6,10 @@ export function rowsOfTable(text: string, { columns, required, most }: RowSchema
   const [head = [], ...lines] = cellsOf(text.replace(/^\uFEFF/, ''))
   const missing = required.filter((name) => !head.includes(name))
   if (missing.length > 0)
-    throw new Error(`The first line has to name the columns; it lacks ${missing.join(', ')}.`)
-  if (lines.length === 0) throw new Error('There are no rows below the names of the columns.')
+    throw new Error(`The first line must name the columns; it lacks ${missing.join(', ')}.`)
+  if (lines.length === 0) throw new Error('There are no rows below the header.')
   if (lines.length > most)
-    throw new Error(`These are ${lines.length} rows; the model takes at most ${most} at once.`)
+    throw new Error(`These are ${lines.length} rows; the model accepts at most ${most} at once.`)
   const taken = columns.filter(([name]) => head.includes(name))
   return lines.map((cells) =>
     Object.fromEntries(
@@ -26,7 +26,7 @@ function cellsOf(text: string): string[][] {
   const lines: string[][] = [[]]
   while (cell.lastIndex < text.length) {
     const found = cell.exec(text)
-    if (!found) throw new Error(`Line ${lines.length} has a quotation mark that nothing ends.`)
+    if (!found) throw new Error(`Line ${lines.length} has a quotation mark that is never closed.`)
     const [, quoted, plain = '', end] = found
     lines.at(-1)?.push(quoted?.replaceAll('""', '"') ?? plain.trim())
     if (end !== mark) lines.push([])

@@ -43,7 +43,7 @@ export default function Embedder({ endpoint }: { endpoint: Endpoint }) {
         <Stack gap="sm">
           <Textarea
             label="Texts"
-            description={`One in each line, at most ${MAX_COLUMNS}`}
+            description={`One per line, at most ${MAX_COLUMNS}`}
             value={text}
             onChange={(event) => setText(event.currentTarget.value)}
             error={texts.length > MAX_COLUMNS && `These are ${texts.length} texts.`}
@@ -71,13 +71,13 @@ export default function Embedder({ endpoint }: { endpoint: Endpoint }) {
 function Nearness({ of: { texts, vectors, ms } }: { of: EmbeddingResult }) {
   const rows = texts.map((text, at) => ({ text, at }))
   return (
-    <Panel title="How near they are">
+    <Panel title="Similarity">
       <Text size="sm" mb="sm">
         {vectors.length} vectors of {vectors[0]?.length ?? 0} numbers after {(ms / 1000).toFixed(2)} s. 1 is
         the same direction, 0 has nothing in common.
       </Text>
       <DataTable
-        caption="nearness"
+        caption="similarity"
         rows={rows}
         idOf={({ at }) => String(at)}
         empty="There are no texts."

@@ -17,20 +17,20 @@ export interface Fault {
 const KINDS: Record<string, string> = {
   number: 'a number',
   integer: 'a whole number',
-  string: 'a text',
+  string: 'text',
   boolean: 'true or false',
   array: 'a list',
   object: 'an object',
 }
 /** Patterns of the validator's messages, each with the text that replaces it after the field name. */
 const WORDS: readonly (readonly [RegExp, (part: string) => string])[] = [
-  [/required property (".*")\.$/s, () => 'is needed'],
-  [/ Expected "(.*)"\.$/, (types) => `has to be ${kindsOf(types)}`],
-  [/ any of (\[.*\])\.$/s, (values) => `has to be one of ${(JSON.parse(values) as unknown[]).join(', ')}`],
-  [/ is less than (\S+)\.$/, (least) => `has to be at least ${least}`],
-  [/ is greater than (\S+)\.$/, (most) => `has to be at most ${most}`],
+  [/required property (".*")\.$/s, () => 'is required'],
+  [/ Expected "(.*)"\.$/, (types) => `must be ${kindsOf(types)}`],
+  [/ any of (\[.*\])\.$/s, (values) => `must be one of ${(JSON.parse(values) as unknown[]).join(', ')}`],
+  [/ is less than (\S+)\.$/, (least) => `must be at least ${least}`],
+  [/ is greater than (\S+)\.$/, (most) => `must be at most ${most}`],
   [/ too few items \(\d+ < (\d+)\)/, (least) => `needs at least ${least}`],
-  [/ too many items \(\d+ > (\d+)\)/, (most) => `takes at most ${most}`],
+  [/ too many items \(\d+ > (\d+)\)/, (most) => `accepts at most ${most}`],
 ]
 
 /** Converts a validation error to plain words at the affected field. */
@@ -53,7 +53,7 @@ function formatValidationError(error: string): string {
     const found = pattern.exec(error)
     if (found) return words(found[1] ?? '')
   }
-  return `is not right: ${error}`
+  return `is invalid: ${error}`
 }
 
 const kindsOf = (types: string): string =>

@@ -20,10 +20,8 @@ export function Outputs({ of }: { of: Record<string, unknown> }) {
         <FileShown key={file.url} of={file} />
       ))}
       {isPicture && <img src={`data:${type};base64,${picture}`} alt="The result" className="made" />}
-      {typeof stdout === 'string' && stdout !== '' && <CodeText text={stdout} label="what it printed" />}
-      {typeof stderr === 'string' && stderr !== '' && (
-        <CodeText text={stderr} label="what it complained of" />
-      )}
+      {typeof stdout === 'string' && stdout !== '' && <CodeText text={stdout} label="output" />}
+      {typeof stderr === 'string' && stderr !== '' && <CodeText text={stderr} label="error output" />}
       {typeof code === 'number' && <Text size="sm">It ended with {code}.</Text>}
       {/* A picture as text would fill the page. */}
       <Json of={isPicture ? { ...of, image_base64: `${picture.length} characters` } : of} label="result" />

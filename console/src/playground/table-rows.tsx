@@ -29,7 +29,7 @@ export function FromTable({ of, onRows }: FromTableProps) {
       <Stack gap="sm" mt="xs">
         <FileInput
           label="CSV file"
-          description="Its first line names the columns"
+          description="The first line must name the columns"
           placeholder="Choose a file"
           accept=".csv,.tsv,text/csv"
           onChange={(file) => void file?.text().then(fill)}
@@ -37,7 +37,7 @@ export function FromTable({ of, onRows }: FromTableProps) {
         />
         <Textarea
           label="Or paste the table"
-          description="With its first line, as CSV or from a spreadsheet"
+          description="Including its header line, as CSV or from a spreadsheet"
           value={text}
           onChange={(event) => setText(event.currentTarget.value)}
           error={problem}

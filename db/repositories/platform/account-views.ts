@@ -17,7 +17,7 @@ export type ViewedAccount = AccountRow & AccountActivity
 /** Open tasks are counted up to this number. */
 const MAX_COUNTED = 10_000
 
-/** Lists accounts with their activity, newest first; `name` is part of the name, case-insensitive. */
+/** Lists accounts with their activity, newest first; `name` matches any part of the account name, ignoring case. */
 export async function listAccountViews(
   db: Kysely<Database>,
   { name, before, limit }: { name: string | undefined; before: string | undefined; limit: number },
@@ -47,7 +47,7 @@ const activityOfPage = sql`
   select page.*, key.*, usage.*, coalesce(owned.nodes, 0) as nodes,
     (select count(*)::int from training_run r where r.account_id = page.id
       and r.status in ('pending', 'running') and r.deleted_at is null) as open_runs,
-    -- The order binds the planner to the index of open tasks by account, although one account may have nearly all.
+    -- The ordering makes the planner use the index of open tasks by account, even if one account owns nearly all.
     (select count(*)::int from (select from task t where t.account_id = page.id
       and t.status not in ('succeeded', 'failed') order by t.account_id, t.id desc limit ${MAX_COUNTED}) open) as open_tasks
   from page

@@ -1,1 +1,1 @@
-"""Turns speech into text with CTranslate2; `whisper_server.py` is the program."""
+"""Turns speech into text with CTranslate2; the entry point is `whisper_server.py`."""

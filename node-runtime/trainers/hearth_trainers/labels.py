@@ -58,7 +58,7 @@ def read_labels(column: pa.ChunkedArray, name: str) -> Labels:
 
 
 def warn_about_like_classes(classes: Sequence[Any], column: str) -> None:
-    """Warns about classes that differ only in case, blanks or how accents are stored, which are usually one class."""
+    """Warns about classes that differ only in case, spaces or how accents are stored, which are usually one class."""
     spellings: dict[str, list[str]] = {}
     for label in classes:
         if isinstance(label, str):
@@ -67,7 +67,7 @@ def warn_about_like_classes(classes: Sequence[Any], column: str) -> None:
     if like:
         named = "; ".join(" and ".join(repr(label)[:80] for label in found) for found in like[:10])
         warn_about_data(
-            f"Classes in '{column}' differ only in case, blanks or the encoding of accents and are learned as "
+            f"Classes in '{column}' differ only in case, spaces or the encoding of accents and are learned as "
             f"different classes: {named}.",
             column=column,
             count=len(like),

@@ -133,7 +133,7 @@ describe('specialists', function () {
     }
   })
 
-  it('serve moderation and classification of the same weights from one server', async () => {
+  it('serve moderation and classification from one server if both use the same weights', async () => {
     const kind: TinySpecialist = { kind: 'moderation', architecture: 'distilbert' }
     const model = await imports(kind)
     const { db } = world.api.database
@@ -158,7 +158,7 @@ describe('specialists', function () {
     assert.equal(servers.length, 1)
   })
 
-  it('reject input with the field name, at the gateway or in the model', async () => {
+  it('name the invalid field when they reject input, at the gateway or in the model', async () => {
     const [embeddings, rerank] = [
       await imports({ kind: 'embeddings' }),
       await imports({ kind: 'rerank', architecture: 'xlm-roberta' }),
@@ -214,7 +214,7 @@ describe('specialists', function () {
     await until(async () => (await after()).body.status === 'succeeded', 60_000)
   })
 
-  it('provide the embeddings of platform memory', async () => {
+  it('provide the embeddings for platform memory', async () => {
     const model = await imports({ kind: 'embeddings' })
     const embeddings = new Embeddings(world.api.services, model.name)
     const signal = AbortSignal.timeout(120_000)

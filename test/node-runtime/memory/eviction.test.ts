@@ -49,7 +49,7 @@ describe('eviction', () => {
       assert.ok(chosen)
       const made = chosen.reduce((sum, { memoryMb }) => sum + memoryMb, free)
       assert.ok(made >= needed)
-      for (const one of chosen) assert.ok(made - one.memoryMb < needed, 'one would have done without')
+      for (const one of chosen) assert.ok(made - one.memoryMb < needed, 'a victim was evicted unnecessarily')
       const spared = idle.filter((one) => !chosen.includes(one))
       for (const taken of chosen) {
         const older = spared.find((one) => one.memoryMb === taken.memoryMb && one.lastUsed < taken.lastUsed)
@@ -98,7 +98,7 @@ describe('eviction on several GPUs', () => {
     ])
   })
 
-  it('evicts a model that spans several GPUs once for all of them', () => {
+  it('evicts a model that spans several GPUs only once', () => {
     const idle = [pooled('split', [10, 10], 9), pooled('a', [6, 0], 1), pooled('b', [0, 6], 1)]
 
     assert.deepEqual(plan(20, 2, [0, 0], idle), [[0, 1], ['split']])
@@ -128,7 +128,7 @@ describe('eviction on several GPUs', () => {
       const fits = (victims: PooledModel[]) => found.pools.every((pool) => room(pool, victims) >= partMb)
       assert.ok(fits([...found.victims]))
       for (const one of found.victims) {
-        assert.ok(!fits(found.victims.filter((other) => other !== one)), 'one would have done without')
+        assert.ok(!fits(found.victims.filter((other) => other !== one)), 'a victim was evicted unnecessarily')
       }
       const needsNone = free.filter((mb) => mb >= partMb).length >= count
       if (needsNone) assert.deepEqual(found.victims, [])

@@ -23,7 +23,7 @@ print(json.dumps([attempt(what) for what in sys.argv[1:]]))`
 const DENIED = /^'?(?:PermissionError|OSError|FileNotFoundError|ConnectionRefusedError|URLError|gaierror)'?$/
 
 function skip(test: Mocha.Context, measure: string): never {
-  test.runnable().title += ` (skipped: this kernel does not enforce ${measure} for this user)`
+  test.runnable().title += ` (skipped: this kernel does not enforce restrictions on ${measure} for this user)`
   return test.skip()
 }
 
@@ -80,7 +80,7 @@ describe('the confinement of a child process', function () {
     const call = (number: number) =>
       `[(lambda c: (c.syscall(${number}, 8, None, 0, 0, None, 0), __import__('ctypes').get_errno()))(__import__('ctypes').CDLL(None, use_errno=True))]`
 
-    // Datagrams and streams, with and without SOCK_CLOEXEC, and a family in the lower half of a larger argument.
+    // Streams and datagrams, with a default and an explicit protocol, and with an explicit SOCK_CLOEXEC.
     assert.deepEqual(
       await tried([socket(40, 1), socket(40, 2), socket(40, 1, 0), socket(40, '1 | socket.SOCK_CLOEXEC')]),
       Array.from({ length: 4 }, () => 'PermissionError'),
@@ -113,7 +113,7 @@ describe('the confinement of a child process', function () {
     assert.deepEqual(answers, ['(-1, 1)', '(-1, 1)', 'None', '(1, 1)'])
   })
 
-  it("hides the node's environment, except for variables that drive the hardware", async () => {
+  it("hides the node's environment, except for variables that control the hardware", async () => {
     const secrets = {
       HEARTH_NODE_TOKEN: 'x',
       TEMPORAL_ADDRESS: 'x',
@@ -181,7 +181,7 @@ describe('the confinement of a child process', function () {
     assert.equal(statSync(weights).mode & 0o777, 0o644)
   })
 
-  it('allows writes to its own folder and to its output folder', async () => {
+  it("allows writes to the child's own folders and to its output folder", async () => {
     const answers = await tried([
       `${open(join(work, 'out', 'model.txt'), 'w')}.write('trained')`,
       `open(os.environ['TMPDIR'] + '/a', 'w').write('a')`,
@@ -192,7 +192,7 @@ describe('the confinement of a child process', function () {
     assert.equal(readFileSync(join(work, 'out', 'model.txt'), 'utf8'), 'trained')
   })
 
-  it('blocks the network, including this machine, but not its own loopback', async function () {
+  it("blocks the network, including this machine, but not the child's own loopback", async function () {
     const held = await driver.held()
     if (held.network === 'none') {
       skip(this, 'network')

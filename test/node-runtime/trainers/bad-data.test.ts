@@ -201,7 +201,7 @@ describe('a trainer on unusual but valid data', () => {
     assert.deepEqual(run.result.metrics.left_out_columns, [
       { column: 'id', reason: 'it is text with 60 different values' },
       { column: 'empty', reason: 'it has no values' },
-      { column: 'age', reason: 'ignore_columns names it' },
+      { column: 'age', reason: 'it is listed in ignore_columns' },
     ])
     const messages = run.events.map(({ message }) => message).join('\n')
     assert.match(messages, /'id' is left out: it is text with 60 different values\./)

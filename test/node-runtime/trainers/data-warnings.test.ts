@@ -119,7 +119,7 @@ describe('a trainer that reads data differently from how it was written', () => 
         "Column 'price' is read as numbers with a decimal comma, without '€': '€ 1.000,50' in row 1 is 1000.5.",
         "Column 'plain' is read as numbers, though the dataset stores them as text: '0' in row 1 is 0.",
         "Column 'comma' is read as numbers with a decimal comma: '0,5' in row 1 is 0.5.",
-        "Column 'note' is learned as a category of 25 different texts, most of them in 3 rows or fewer; a text that isn't in the training rows counts as missing. Name the column in ignore_columns, or train text-classification to learn from its words.",
+        "Column 'note' is learned as a category with 25 distinct values, most of them in 3 rows or fewer; text that isn't in the training rows counts as missing. Add the column to ignore_columns, or train a text-classification model to learn from its words.",
       ],
     )
     assert.deepEqual(Object.keys(run.result.example_input.instances[0] ?? {}), ['plain', 'comma', 'note'])
@@ -160,7 +160,7 @@ describe('a trainer that reads data differently from how it was written', () => 
       [
         "Left out 1 row without a value in 'label'; the first is row 10.",
         "Left out 1 row without a value in 'text'; the first is row 6.",
-        "Classes in 'label' differ only in case, blanks or the encoding of accents and are learned as different classes: 'Good' and 'good'; 'ma\u0301lo' and 'málo'.",
+        "Classes in 'label' differ only in case, spaces or the encoding of accents and are learned as different classes: 'Good' and 'good'; 'ma\u0301lo' and 'málo'.",
         "3 texts have no word or symbol to learn from, such as '...' (row 12): the model gives all such texts the same prediction.",
       ],
     )

@@ -111,7 +111,10 @@ describe('continuing from an earlier model', () => {
       [lacking.code, lacking.error?.code, lacking.error?.column],
       [64, 'base_mismatch', 'town'],
     )
-    assert.match(differing.error?.message ?? '', /'size' is a category here; the base learned from a number/)
+    assert.match(
+      differing.error?.message ?? '',
+      /'size' is a category here, but the base was trained on a number column/,
+    )
   })
 
   it("warns about text that the base did not learn, and rejects a base that learned none of the dataset's values", async () => {
@@ -160,7 +163,7 @@ describe('continuing from an earlier model', () => {
         },
         {
           message:
-            "30 rows of 59 have a text in 'city' that the base did not learn, such as 'Zug' (row 3; 2 different ones); it counts as missing. To learn from them, train without a base.",
+            "30 of 59 rows have text in 'city' that the base did not learn, such as 'Zug' (row 3; 2 distinct values); it counts as missing. To learn from them, train without a base.",
           column: 'city',
           count: 30,
           row: 3,
@@ -174,7 +177,7 @@ describe('continuing from an earlier model', () => {
       ],
     )
     assert.deepEqual(some.result.metrics.left_out_columns, [
-      { column: 'note', reason: 'ignore_columns names it' },
+      { column: 'note', reason: 'it is listed in ignore_columns' },
     ])
     assert.deepEqual(
       refused.map(({ error }) => [error?.code, error?.column]),
@@ -187,9 +190,9 @@ describe('continuing from an earlier model', () => {
     assert.deepEqual(
       refused.map(({ error }) => error?.message),
       [
-        "The base predicts from 'city', and the dataset has no value there that the base learned, so it adds nothing: train without a base.",
+        "The base predicts from 'city', but the dataset has no value there that the base learned, so the base would add nothing: train without a base.",
         "ignore_columns names 'city', which the base learned from. Take it out of ignore_columns, or train without a base.",
-        "Column 'age' is a category here; the base learned from a number (row 1 is '0 years').",
+        "Column 'age' is a category here, but the base was trained on a number column (row 1 is '0 years').",
       ],
     )
   })

@@ -149,7 +149,7 @@ describe('a trainer reading a table', () => {
       "Left out 2 rows without a value in 'text'; the first is row 4.",
     ])
     assert.deepEqual(lines?.classes, ['NA', 'animal', 'n/a', 'plant'])
-    assert.match(String(blank?.error?.[1]), /No row has both a text in 'text' and a class in 'label'/)
+    assert.match(String(blank?.error?.[1]), /No row has both text in 'text' and a class in 'label'/)
   })
 
   it('warns about codes that become the same number without their leading zeros', async () => {
@@ -279,9 +279,9 @@ describe('a trainer reading a table', () => {
 
     assert.deepEqual(
       found.map(({ warnings }) =>
-        warnings.map((message) => /category of \d+ different texts/.exec(message)?.[0]),
+        warnings.map((message) => /category with \d+ distinct values/.exec(message)?.[0]),
       ),
-      [['category of 30 different texts'], ['category of 10 different texts'], [], [], [], []],
+      [['category with 30 distinct values'], ['category with 10 distinct values'], [], [], [], []],
     )
   })
 

@@ -19,7 +19,7 @@ class Takers {
   /** Ends the earliest turn of a name. */
   async end(name: string): Promise<void> {
     const at = this.#held.findIndex((held) => held.name === name)
-    assert.notEqual(at, -1, `${name} is not at work`)
+    assert.notEqual(at, -1, `${name} holds no turn`)
     for (const { turn } of this.#held.splice(at, 1)) turn[Symbol.dispose]()
     await setImmediate()
   }
@@ -35,8 +35,8 @@ class Takers {
   }
 }
 
-describe('fair turns', () => {
-  it('are limited in total and per key', async () => {
+describe('a fair semaphore', () => {
+  it('limits turns in total and per key', async () => {
     const takers = new Takers()
 
     await takers.take(['a1', 'a2', 'a3'])
@@ -47,7 +47,7 @@ describe('fair turns', () => {
     assert.deepEqual(takers.refused, [])
   })
 
-  it('go to the key with the fewest running turns, then to the key that has waited longest', async () => {
+  it('grants a turn to the key with the fewest running turns, then to the key that has waited longest', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'a2', 'b1', 'a3', 'a4', 'b2', 'c1'])
 
@@ -59,7 +59,7 @@ describe('fair turns', () => {
     assert.deepEqual(takers.begun.slice(3), ['c1', 'a3', 'b2', 'a4'])
   })
 
-  it('reject the last waiter in the longest queue when too many wait', async () => {
+  it('rejects the last waiter in the longest queue when too many are waiting', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'a2', 'b1', 'a3', 'a4', 'a5', 'a6', 'a7'])
     assert.deepEqual(takers.refused, [])
@@ -71,7 +71,7 @@ describe('fair turns', () => {
     assert.equal(takers.begun.at(-1), 'c1')
   })
 
-  it('are refused to a newcomer when the maximum number of keys is waiting', async () => {
+  it('rejects the newcomer when the maximum number of keys is waiting', async () => {
     const takers = new Takers()
     await takers.take(['a1', 'b1', 'c1', 'd1', 'e1', 'f1', 'g1', 'h1'])
 
@@ -80,7 +80,7 @@ describe('fair turns', () => {
     assert.deepEqual(takers.refused, ['i1 full', 'a2 full'])
   })
 
-  it('are granted at once if one is free, and count like any other', async () => {
+  it('grants a free turn at once, and counts it like any other', async () => {
     const turns = new FairSemaphore(LIMITS)
     const never = new AbortController().signal
     const [first, second] = [turns.takeFree('a')!, turns.takeFree('a')!]
@@ -96,7 +96,7 @@ describe('fair turns', () => {
     assert.ok(turns.takeFree('a'))
   })
 
-  it('are not granted to waiters that have left, and end only once', async () => {
+  it('skips waiters that have left, and ends each turn only once', async () => {
     const takers = new Takers()
     const leaves = new AbortController()
     await takers.take(['a1', 'a2'])

@@ -1,4 +1,4 @@
-/** A CSV file with the names and rows that every reader must return, or the error of every reader. */
+/** A CSV file with the names and rows that every reader must return, or the error that every reader must report. */
 export interface CsvCase {
   title: string
   text: string
@@ -25,7 +25,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'units behind commas in the header, and decimal commas',
+    title: 'units after commas in the header, and decimal commas',
     text: joinLines('Zeit;Temperatur, °C', 'x;15,5', 'y;16,25'),
     names: ['Zeit', 'Temperatur, °C'],
     rows: [
@@ -34,7 +34,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'units behind commas in the header, and some decimal commas',
+    title: 'units after commas in the header, and some decimal commas',
     text: joinLines('Zeit;Temp, °C;Feuchte, %', 'x;15,5;40', 'y;16;41,5'),
     names: ['Zeit', 'Temp, °C', 'Feuchte, %'],
     rows: [
@@ -101,12 +101,12 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'commas before blanks, and one bar in each last cell',
+    title: 'commas before spaces, and one bar in the last cell of each row',
     text: joinLines('no, name, first|last', '1, x, u|v', '2, y, w|z'),
     refusal: 'line 1: the delimiter could be "," or "|"; add the line sep=, or sep=| before the header',
   },
   {
-    title: 'commas before blanks, and bars within brackets of the header',
+    title: 'commas before spaces, and bars within brackets in the header',
     text: joinLines('no, options [a|b]', '1, x|y', '2, z|w'),
     names: ['no', 'options [a|b]'],
     rows: [
@@ -115,7 +115,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'semicolons, and commas within brackets of the header',
+    title: 'semicolons, and commas within brackets in the header',
     text: joinLines('range (low, high);mean', '1, 2;1.5', '3, 4;3.5'),
     names: ['range (low, high)', 'mean'],
     rows: [
@@ -124,7 +124,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'commas, and semicolons within brackets of the rows alone',
+    title: 'commas, and semicolons within brackets only in the rows',
     text: joinLines('id,from;to', 'x,(1.5;2)', 'y,{3;4}'),
     names: ['id', 'from;to'],
     rows: [
@@ -142,7 +142,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'a tab behind each comma',
+    title: 'a tab after each comma',
     text: joinLines('t,\tv', '0.5,\t2.25', '1,\t4.75'),
     names: ['t', '\tv'],
     rows: [
@@ -179,7 +179,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     refusal: 'line 1: the delimiter could be "," or ";"; add the line sep=, or sep=; before the header',
   },
   {
-    title: 'commas between quotes and semicolons within',
+    title: 'commas between quoted cells, and semicolons within them',
     text: joinLines('"when","tools; choose all"', '"2024","a;b"', '"2025","c;d"'),
     names: ['when', 'tools; choose all'],
     rows: [
@@ -188,7 +188,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     ],
   },
   {
-    title: 'bars between quotes in the rows alone, and commas within',
+    title: 'bars next to quoted cells only in the rows, and commas within the cells',
     text: joinLines('a|b,c', '"x,1"|y', '"z,2"|"w"'),
     names: ['a', 'b,c'],
     rows: [
@@ -203,7 +203,7 @@ export const DELIMITER_CASES: CsvCase[] = [
     rows: [['a', 'b,x']],
   },
   {
-    title: 'a quoted line with the delimiter behind a byte order mark',
+    title: 'a quoted line with the delimiter after a byte order mark',
     text: `\ufeff${joinCrlf('"sep=|"', 'a,b|c', 'x|y', 'z|w')}`,
     names: ['a,b', 'c'],
     rows: [

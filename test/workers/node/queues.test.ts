@@ -134,7 +134,7 @@ describe("a node's task queues", () => {
     )
   })
 
-  it("exclude loaded models beyond the limit, which the node's report mentions", async () => {
+  it("exclude loaded models beyond the limit, and the node's report marks those models", async () => {
     const { models } = node.parts
     models.setPolled(() => false)
     const unpolled = models.report().filter((model) => model.unpolled)
@@ -153,7 +153,7 @@ describe("a node's task queues", () => {
     assert.equal((await polled()).length, 4)
   })
 
-  it('are all polled over another connection, even while one is closing', async () => {
+  it('are all polled after a move to another connection, even if a queue is closing during the move', async () => {
     const first = temporal.connection
     for (const waitMs of [0, 1, 2, 3]) {
       const next = await NativeConnection.connect({ address: temporal.address })

@@ -108,7 +108,7 @@ describe('webhookVerification', () => {
       },
     ],
     [
-      'by a redirect',
+      'that is a redirect',
       'redirect_rejected',
       (res, challenge) => {
         res.statusCode = 307

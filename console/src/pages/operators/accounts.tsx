@@ -24,7 +24,7 @@ function AccountList() {
     <>
       <TextInput
         label="Name"
-        description="Accounts whose name holds this"
+        description="Accounts whose name contains this"
         value={name}
         onChange={(event) => setName(event.currentTarget.value)}
         maw={320}

@@ -55,7 +55,7 @@ function Changes() {
         error={entries.error}
         more={entries}
         idOf={({ entry_id }) => entry_id}
-        empty="No change is recorded that fits."
+        empty="No recorded changes match."
         columns={[
           { head: 'When', cell: ({ at }) => <Time at={at} /> },
           { head: 'By', cell: ({ actor }) => <span className="mono">{actor}</span> },

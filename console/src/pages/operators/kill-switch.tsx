@@ -9,7 +9,7 @@ import type { KillSwitch } from '../../types.ts'
 import { useApi } from '../../use-api.ts'
 
 export const KillSwitchPage = () => (
-  <Page title="Kill switch" lead="While it is on, the gateways refuse new work; work in progress goes on.">
+  <Page title="Kill switch" lead="While it is on, the gateways reject new work; work in progress continues.">
     <OperatorGate>
       <KillSwitchPanel />
     </OperatorGate>

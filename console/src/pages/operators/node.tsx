@@ -55,16 +55,16 @@ function NodeOf({ id }: { id: string }) {
 function NoGate({ of: { address, since, reason, refused } }: { of: NonNullable<NodeDetail['gate_fault']> }) {
   if (refused)
     return (
-      <Alert role="note" color="red" variant="outline" title="Refused by the gate to Temporal">
-        Its runs, stages and queued tasks may wait since <Time at={since} />: {reason}. Upgrade the node:
-        versions up to 0.12 open ten polls for each model on their disk.
+      <Alert role="note" color="red" variant="outline" title="Rejected by the Temporal gate">
+        Its runs, stages and queued tasks may have been waiting since <Time at={since} />: {reason}. Upgrade
+        the node: versions up to 0.12 open ten polls for each model on their disk.
       </Alert>
     )
   return (
-    <Alert role="note" color="red" variant="outline" title="Does not reach the gate to Temporal">
-      It takes no runs, stages and queued tasks since <Time at={since} />: {address ?? 'no address'}, {reason}
-      . See that the gate runs, that HEARTH_GATE_URL of every gateway is its address, and that the network
-      lets the node reach it.
+    <Alert role="note" color="red" variant="outline" title="Cannot reach the Temporal gate">
+      It has accepted no runs, stages or queued tasks since <Time at={since} />: {address ?? 'no address'},{' '}
+      {reason}. Check that the gate is running, that HEARTH_GATE_URL on every gateway is its address, and that
+      the network lets the node reach it.
     </Alert>
   )
 }
@@ -82,7 +82,7 @@ function FullDisk({ of: { since, free_mb } }: { of: NonNullable<NodeDetail['disk
   return (
     <Alert role="note" color="red" variant="outline" title="Its disk is full">
       Since <Time at={since} />, {bytes(free_mb * MB)} are free. It starts no runs. Free space on its disk, or
-      lower HEARTH_NODE_CACHE_GB of the node; runs continue by themselves once there is room.
+      lower the node's HEARTH_NODE_CACHE_GB. Runs continue automatically once there is room.
     </Alert>
   )
 }
@@ -134,7 +134,7 @@ function Work({ of }: { of: NodeDetail['work'] }) {
         caption="work"
         rows={of}
         idOf={({ kind, id }) => `${kind} ${id}`}
-        empty="It holds no work. Requests that gateways send it directly are not listed."
+        empty="It has no work. Requests that gateways send directly to it are not listed."
         columns={[
           { head: 'Kind', cell: ({ kind }) => kind },
           { head: 'Id', cell: ({ id }) => <span className="mono">{id}</span> },
@@ -191,7 +191,7 @@ function Log({ id }: { id: string }) {
       {!data ? (
         <Loading error={error} what="log" />
       ) : data.logs.length === 0 ? (
-        <Text c="dimmed">It has run nothing that writes a log.</Text>
+        <Text c="dimmed">It has not run anything that writes a log.</Text>
       ) : (
         // oxlint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- a region that scrolls has to be reachable by keyboard
         <pre className="log" tabIndex={0} role="log" aria-label="Log of the node">

@@ -32,8 +32,8 @@ function NodeList() {
     <>
       <Group>
         <TextInput
-          aria-label="A part of the name"
-          placeholder="A part of the name"
+          aria-label="Part of the name"
+          placeholder="Part of the name"
           value={text}
           onChange={(event) => setText(event.currentTarget.value)}
         />
@@ -54,8 +54,8 @@ function NodeList() {
         idOf={({ node_id }) => node_id}
         empty={
           name || status
-            ? 'No node fits.'
-            : 'No nodes have joined. POST /api/v1/admin/node-tokens makes a token for one (docs/deployment.md).'
+            ? 'No nodes match.'
+            : 'No nodes have joined. POST /api/v1/admin/node-tokens creates a token for one (docs/deployment.md).'
         }
         columns={[
           {

@@ -9,7 +9,7 @@ import type { Queues as QueuesView } from '../../types.ts'
 import { useApi } from '../../use-api.ts'
 
 export const Queues = () => (
-  <Page title="Queues" lead="What has not ended, and the task queues of Temporal that the work goes through.">
+  <Page title="Queues" lead="Unfinished work, and the Temporal task queues that it passes through.">
     <OperatorGate>
       <QueuePanels />
     </OperatorGate>
@@ -42,8 +42,8 @@ function QueuePanels() {
       <OpenWorkItems />
       <Panel title="Task queues">
         {data.temporal === 'unreachable' && (
-          <Alert mb="sm" role="note" variant="outline" title="Temporal does not answer">
-            Its queues are not known. Work is accepted, and begins when it is back.
+          <Alert mb="sm" role="note" variant="outline" title="Temporal does not respond">
+            Its queues are unknown. Work is accepted, and starts when Temporal is back.
           </Alert>
         )}
         <DataTable
@@ -56,16 +56,17 @@ function QueuePanels() {
             { head: 'Kind', cell: ({ kind }) => kind },
             { head: 'Backlog', align: 'right', cell: ({ backlog }) => number(backlog) },
             { head: 'Age', align: 'right', cell: ({ backlog_age_s }) => seconds(backlog_age_s) },
-            { head: 'Added a second', align: 'right', cell: ({ added_per_s }) => added_per_s.toFixed(1) },
+            { head: 'Added per second', align: 'right', cell: ({ added_per_s }) => added_per_s.toFixed(1) },
             {
-              head: 'Taken a second',
+              head: 'Dispatched per second',
               align: 'right',
               cell: ({ dispatched_per_s }) => dispatched_per_s.toFixed(1),
             },
             {
               head: 'Workers',
               align: 'right',
-              cell: ({ pollers, backlog }) => (pollers === 0 && backlog > 0 ? '0: nobody takes it' : pollers),
+              cell: ({ pollers, backlog }) =>
+                pollers === 0 && backlog > 0 ? '0: no worker polls it' : pollers,
             },
           ]}
         />

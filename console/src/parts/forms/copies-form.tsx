@@ -63,7 +63,7 @@ export function CopiesForm({ of }: { of: Scaling }) {
           w={240}
         />
         {wanted.kind !== 'none' && count('target', TARGETS[wanted.kind])}
-        {count('idle', 'Idle timeout in seconds', 'as each node has it')}
+        {count('idle', 'Idle timeout in seconds', "each node's setting")}
       </Group>
       <Button type="submit" mt="sm" loading={isBusy} disabled={isWrong || Object.keys(typed).length === 0}>
         Set copies
@@ -87,10 +87,10 @@ function wantedOf({ min, max, target_in_flight, target_wait_ms, idle_timeout_s }
 /** Returns what is wrong with a number; the API checks the upper limit. */
 function faultOf(member: Count, wanted: CopiesDraft): string | undefined {
   const text = wanted[member]
-  if (member === 'idle') return /^\d{0,7}$/.test(text) ? undefined : 'Seconds; 0 is never'
+  if (member === 'idle') return /^\d{0,7}$/.test(text) ? undefined : 'Seconds; 0 means never'
   if (member === 'min' ? !/^\d{1,4}$/.test(text) : !/^[1-9]\d{0,6}$/.test(text))
-    return `A whole number from ${member === 'min' ? 0 : 1} on`
-  return member === 'min' && Number(text) > Number(wanted.max) ? 'More than at most' : undefined
+    return `A whole number, at least ${member === 'min' ? 0 : 1}`
+  return member === 'min' && Number(text) > Number(wanted.max) ? 'More than the maximum' : undefined
 }
 
 /** Returns the whole setting, because the gateway replaces it; the schedule stays. */

@@ -131,10 +131,10 @@ export function MergeForm() {
           />
           <TextInput
             label="Weights"
-            description="One for each, with commas between; equal ones when empty"
+            description="One for each, separated by commas; equal if empty"
             value={weights}
             onChange={(event) => setWeights(event.currentTarget.value)}
-            error={areWeightsWrong && 'There must be a number for each model.'}
+            error={areWeightsWrong && 'Enter one number for each model.'}
             maw={520}
           />
           <Text size="sm" c="dimmed">

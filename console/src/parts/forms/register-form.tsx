@@ -24,17 +24,17 @@ export function RegisterForm({ run: of }: { run: Run }) {
   return (
     <Panel title="Use the result">
       <Text size="sm" mb="xs">
-        Serve makes an endpoint that answers with predictions.
+        Serve this model as an endpoint.
       </Text>
       <Serve jobId={of.job_id} name={of.job_name} />
       <Text size="sm" mt="lg">
-        Register keeps it as a version of a model, to share, merge or train further; it answers nothing yet.
+        Register it as a model version that you can share, merge or train further. It serves no requests yet.
       </Text>
       <form onSubmit={submit}>
         <Group align="flex-end" mt="xs">
           <TextInput
             label="Name of the model"
-            description="A known name gets one more version"
+            description="If the name exists, the model gets another version"
             value={name}
             onChange={(event) => setName(event.currentTarget.value)}
             required

@@ -43,7 +43,7 @@ export function Serve({ jobId, name: proposed, children }: ServeProps) {
           {children}
           <TextInput
             label="Name of the endpoint"
-            description="Lower-case letters, digits, . _ and -; nobody else has it"
+            description="Lower-case letters, digits, . _ and -; unique across accounts"
             value={name}
             onChange={(event) => setName(event.currentTarget.value)}
             required

@@ -140,7 +140,7 @@ function BaseChoice({ value, onChange }: { value: string | null; onChange: (id: 
   const models = usePages<'models', Model>(`${BUILDER}/models`, 'models', { limit: 100 })
   return (
     <Select
-      label="Begin with"
+      label="Start from"
       placeholder="the usual base, or nothing"
       data={(models.rows ?? []).flatMap(({ name, latest_version: latest }) =>
         latest ? [{ value: latest.version_id, label: `${name}: ${latest.name}` }] : [],

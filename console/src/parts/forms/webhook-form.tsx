@@ -60,7 +60,7 @@ export function WebhookForm({ onMade }: { onMade: (endpoint: EndpointWithSecret)
           </Button>
         </Group>
         <Checkbox.Group
-          label="Events that it is told"
+          label="Events to send"
           value={types}
           onChange={(chosen) => setTypes(EVENTS.filter((each) => chosen.includes(each)))}
         >

@@ -44,10 +44,10 @@ export function RunActions({ run, isOpen, onAgain, onError }: RunActionsProps) {
     return (
       <>
         <Button color="red" loading={isBusy} onClick={() => void attempt(cancel)}>
-          Cancel for good
+          Cancel the run
         </Button>
         <Button variant="default" onClick={() => setCancelling(false)}>
-          Let it go on
+          Keep it running
         </Button>
       </>
     )

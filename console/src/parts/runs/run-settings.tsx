@@ -56,7 +56,7 @@ export function Columns({
 
 /** Describes which column is used when none is named. */
 function chosenOf(name: string, description: string, columns: readonly string[]): string {
-  if (name !== 'target_column') return 'chosen by itself'
+  if (name !== 'target_column') return 'chosen automatically'
   if (columns.includes('target')) return 'target'
   return /\blast one\b(?! with)/.test(description) ? 'the last column' : 'chosen by its values'
 }
@@ -94,7 +94,7 @@ export function SettingsForm({ of, usual, value, onChange }: SettingsProps) {
 export function SettingFaults({ of }: { of: readonly string[] }) {
   if (of.length === 0) return null
   return (
-    <Alert color="red" variant="outline" title="These settings are refused" role="alert">
+    <Alert color="red" variant="outline" title="These settings are invalid" role="alert">
       {of.map((fault) => (
         <div key={fault}>{fault}</div>
       ))}

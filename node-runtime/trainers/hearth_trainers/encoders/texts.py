@@ -58,7 +58,7 @@ def read_labelled_texts(job: Job, val_set_size: float, seed: int) -> LabelledTex
         if len(lacking[columns[1]]) == len(rows):
             raise without_values(columns[1], len(rows))
         raise JobError(
-            f"No row has both a text in '{columns[0]}' and a class in '{columns[1]}'; name other columns as "
+            f"No row has both text in '{columns[0]}' and a class in '{columns[1]}'; name other columns as "
             "text_column and target_column.",
             code="no_values",
             column=columns[0],

@@ -21,7 +21,8 @@ from .features import CATEGORY, NUMBER, Feature
 from .fitting import kind_of
 
 _WITHOUT = "train without a base"
-# The share of the total gain that counts as all of it, because rounding errors cause further splits.
+# We treat this share of the total gain as all of it, because rounding errors can cause a few extra splits with
+# tiny gains.
 _ALL_GAIN = 0.999
 
 
@@ -87,7 +88,7 @@ def features_of(base: Base, table: pa.Table, written: pa.Table, target: str, ign
     for feature in base.features:
         name = feature.name
         if name not in table.column_names:
-            raise _mismatch(f"The base learned from a column '{name}' that the dataset lacks.", name)
+            raise _mismatch(f"The base learned from column '{name}', which the dataset lacks.", name)
         if name in ignore:
             text = (
                 f"ignore_columns names '{name}', which the base learned from. "
@@ -105,13 +106,14 @@ def _other_kind(feature: Feature, kind: str | None, column: pa.ChunkedArray) -> 
     nearly = why_not_numbers(column) if feature.kind == NUMBER and kind == CATEGORY else None
     row = pc.index(pc.is_valid(column), True).as_py()
     why = nearly or f"row {row + 1} is '{str(column[row])[:60]}'"
-    return _mismatch(f"Column '{feature.name}' {here}; the base learned from a {feature.kind} ({why}).", feature.name)
+    text = f"Column '{feature.name}' {here}, but the base was trained on a {feature.kind} column ({why})."
+    return _mismatch(text, feature.name)
 
 
 def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.ndarray) -> None:
-    """Warns about columns of the base that are empty in `table`, or contain text that the base did not learn.
-    Raises an error if the base learned none of the values in the columns from which it predicts. `x`
-    contains the encoded rows of `table`, and `written` is the whole dataset, for row numbers.
+    """Warns about columns of the base that are empty in `table`, or contain text that the base never saw in
+    training. Raises an error if the base learned none of the values in the columns from which it predicts.
+    `x` contains the encoded rows of `table`, and `written` is the whole dataset, for row numbers.
     """
     at = 0
     without: list[tuple[Feature, range]] = []
@@ -139,8 +141,8 @@ def report_unknown_values(base: Base, table: pa.Table, written: pa.Table, x: np.
         names = [name for name in ranked if lost[name] > (1 - _ALL_GAIN) * gains.sum()] or ranked
         shown = " and ".join(f"'{name[:80]}'" for name in names[:3]) + (" and others" if len(names) > 3 else "")
         raise _mismatch(
-            f"The base predicts from {shown}, and the dataset has no value there that the base learned, so it adds "
-            f"nothing: {_WITHOUT}.",
+            f"The base predicts from {shown}, but the dataset has no value there that the base learned, so the base "
+            f"would add nothing: {_WITHOUT}.",
             names[0],
         )
 
@@ -153,10 +155,9 @@ def _report_texts(name: str, column: pa.ChunkedArray, is_missing: np.ndarray, wr
     row = pc.index(written.column(name), text).as_py() + 1
     different = len(pc.unique(unknown))
     warn_about_data(
-        f"{counted(len(unknown), 'row')} of {len(column):,} {'has' if len(unknown) == 1 else 'have'} a text in "
-        f"'{name}' that the base did not learn, such as '{text[:60]}' (row {row}; {different:,} different "
-        f"{'one' if different == 1 else 'ones'}); it counts as missing. To learn from "
-        f"{'it' if different == 1 else 'them'}, {_WITHOUT}.",
+        f"{len(unknown):,} of {len(column):,} rows {'has' if len(unknown) == 1 else 'have'} text in '{name}' that the "
+        f"base did not learn, such as '{text[:60]}' (row {row}; {counted(different, 'distinct value')}); it counts as "
+        f"missing. To learn from {'it' if different == 1 else 'them'}, {_WITHOUT}.",
         column=name,
         count=len(unknown),
         row=row,

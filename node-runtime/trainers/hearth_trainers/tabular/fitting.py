@@ -27,7 +27,7 @@ MIN_FREE_TEXT_WORDS = 4
 MAX_RARE_ROWS = 3
 _DAY_US = 86_400_000_000
 # The reason for leaving out a column that a hyperparameter names.
-IGNORED = "ignore_columns names it"
+IGNORED = "it is listed in ignore_columns"
 
 
 def fit_features(table: pa.Table, target: str, ignore: Sequence[str]) -> tuple[list[Feature], list[LeftOut]]:
@@ -74,9 +74,9 @@ def _feature(name: str, column: pa.ChunkedArray) -> Feature | str:
         warn_about_data(f"Column '{name}' is learned as text: {nearly}.", column=name)
     elif _are_free_texts(column):
         warn_about_data(
-            f"Column '{name}' is learned as a category of {len(values)} different texts, most of them in "
-            f"{MAX_RARE_ROWS} rows or fewer; a text that isn't in the training rows counts as missing. Name the "
-            "column in ignore_columns, or train text-classification to learn from its words.",
+            f"Column '{name}' is learned as a category with {len(values)} distinct values, most of them in "
+            f"{MAX_RARE_ROWS} rows or fewer; text that isn't in the training rows counts as missing. Add the "
+            "column to ignore_columns, or train a text-classification model to learn from its words.",
             column=name,
             count=len(values),
         )

@@ -311,7 +311,7 @@ describe('reports over the link', () => {
     return socket
   }
 
-  /** Answers every request with the head that is built from the number in its body. */
+  /** Answers every request with the response head that `headOf` builds from the number in its body. */
   function answerWith(socket: WebSocket, headOf: (n: number) => string): void {
     socket.on('message', (message: Buffer) => {
       for (const { type, stream, body } of decodeFrames(message)) {

@@ -12,7 +12,7 @@ interface TableSummary {
   target?: string
   series?: number[]
   classes?: string[]
-  /** The rows that have both a text and a class, numbered from 1. */
+  /** The rows that have both text and a class, numbered from 1. */
   rows?: number[]
   error?: [code: string, message: string]
   warnings: string[]

@@ -133,7 +133,7 @@ export async function claimOn(api: TestApi, { parts, nodeId }: TestNode, jobId: 
   return parts.control.claimJob<JobClaim>(jobId, { lease_s: 30 })
 }
 
-/** The default owner of test nodes and models, so that these nodes may load these models by themselves. */
+/** The default owner of test nodes and models; these nodes may load these models because the owner is the same. */
 async function ownerAccount({ database: { db } }: TestApi): Promise<string> {
   const id = '00000000-0000-7000-8000-000000000001'
   await db
@@ -192,7 +192,7 @@ function tinyCatalog(
   return loadCatalog(directory)
 }
 
-/** Adds a version of the tiny runtime to the database and the object store; returns its key. */
+/** Adds a model version for the tiny runtime to the database and the object store; returns its key. */
 export async function addModel(
   api: TestApi,
   weights: {

@@ -1,5 +1,5 @@
-"""Loads a model as its server does, `python start_probe.py FOLDER`, and prints which costly modules were
-loaded.
+"""Loads a model the way its server does, and prints which costly modules that loaded. Usage:
+`python start_probe.py FOLDER`.
 """
 
 from __future__ import annotations
