@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
+import { delimiter, join } from 'node:path'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { VERSION } from '../../platform/version.ts'
 import type { Isolation, NodeInventory } from '../../schemas/nodes/node.ts'
@@ -12,16 +14,22 @@ import { findGpus, gpusOfOneProgram } from './nvidia.ts'
 export const RUNTIME_VERSION = VERSION
 
 const MB = 1024 * 1024
+const COMPILERS = ['gcc', 'clang', 'cc']
 const XPU_SMI_TIMEOUT_MS = 10_000
 const XPU_SMI_HEADING = 'Device Name'
 
 export interface InventoryOptions {
   /** The runtime profiles of the catalog; the inventory leaves out those that this machine cannot run. */
-  profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'requires_gpu' | 'driver' | 'tensor_parallel'>[]
+  profiles: readonly Pick<
+    RuntimeProfile,
+    'profile_id' | 'requires_gpu' | 'requires_compiler' | 'driver' | 'tensor_parallel'
+  >[]
   /** Runnable profiles that have no file in the catalog. */
   ableToRun?: readonly string[]
   /** True when a container engine is available. */
   hasContainers: boolean
+  /** True when the machine has a C compiler. */
+  hasCompiler: boolean
   /** Detects how the kernel confines child processes. */
   held: () => Promise<ConfinementMechanisms>
   /** The isolation of tools; absent if the node runs none. */
@@ -35,13 +43,18 @@ export interface InventoryOptions {
 
 /** Returns the hardware or software that a profile needs and this machine lacks; undefined if the profile can run. */
 export function profileLack(
-  { requires_gpu, driver, tensor_parallel = 1 }: InventoryOptions['profiles'][number],
-  { gpus, hasContainers }: { gpus: number; hasContainers: boolean },
+  { requires_gpu, requires_compiler, driver, tensor_parallel = 1 }: InventoryOptions['profiles'][number],
+  { gpus, hasContainers, hasCompiler }: { gpus: number; hasContainers: boolean; hasCompiler: boolean },
 ): string | undefined {
   if (requires_gpu && gpus < tensor_parallel)
     return tensor_parallel === 1 ? 'an NVIDIA GPU' : `${tensor_parallel} NVIDIA GPUs`
+  if (requires_compiler && !hasCompiler) return 'a C compiler'
   return driver === 'container' && !hasContainers ? 'a container engine' : undefined
 }
+
+/** Returns whether PATH has a C compiler under one of the names that kernels are compiled with. */
+export const hasCompiler = (path = process.env['PATH'] ?? ''): boolean =>
+  path.split(delimiter).some((folder) => COMPILERS.some((name) => existsSync(join(folder, name))))
 
 /** Detects the hardware of this machine, once per start. */
 export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {
@@ -49,7 +62,8 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
   if (failure !== undefined) options.onGpuFailure?.(failure)
   const isXpu = gpus.length === 0 && (await findXpus()).length > 0
   const hardware = gpus.length ? 'gpu' : isXpu ? 'xpu' : 'cpu'
-  const has = { gpus: gpusOfOneProgram(gpus), hasContainers: options.hasContainers }
+  const { hasContainers, hasCompiler } = options
+  const has = { gpus: gpusOfOneProgram(gpus), hasContainers, hasCompiler }
   const vramMb = gpus.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
   const ramMb = options.memoryMb || Math.floor((await availableRamMb()) / 2)
   return {

@@ -11,6 +11,8 @@ export interface MemoryMeter {
   estimateMb(spec: NodeModelSpec, profile: RuntimeProfile): number
   /** Returns the RAM limit of a container for which `heldMb` are reserved. */
   ramLimitMb(spec: NodeModelSpec, profile: RuntimeProfile, heldMb: number): number
+  /** Returns the least memory with which the profile can serve the model; at most the estimate. */
+  minMb(spec: NodeModelSpec, profile: RuntimeProfile): number
   /** Returns whether this node could hold the model with this profile if it held nothing else. */
   fits(spec: NodeModelSpec, profile: RuntimeProfile): boolean
   /**
@@ -31,6 +33,7 @@ const ramMeter: MemoryMeter = {
   estimateMb: ramMb,
   // A peak observed under light load doesn't bound a heavier one.
   ramLimitMb: (spec, profile, heldMb) => Math.max(heldMb, ramMb(spec, profile)),
+  minMb: ramMb,
   fits: () => true,
   shareOf: () => undefined,
   measureMb: (pids) => peakMb(pids),
@@ -50,6 +53,7 @@ const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[]): MemoryMete
     return Math.max(minVramMb(spec, profile), Math.min(wanted, maxVramMb(budgets, profile)))
   },
   ramLimitMb: ramMb,
+  minMb: minVramMb,
   fits: (spec, profile) => minVramMb(spec, profile) <= maxVramMb(budgets, profile),
   shareOf: (heldMb, indexes, { vram_share }) => {
     if (vram_share === undefined || indexes.length === 0) return undefined

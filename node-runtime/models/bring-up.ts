@@ -42,15 +42,19 @@ export class BringUp {
 
   /**
    * Loads a model. When a load fails because of the weights, their digests are checked. Damaged files are downloaded
-   * again, once; if the files are intact, the model is unusable. When a preferred engine fails, the next one is tried.
+   * again, once; if the files are intact, the model is unusable. When a preferred engine fails or doesn't fit into the
+   * free memory, the next one is tried.
    */
-  async run(model: LoadedModel, { isAgain = false } = {}): Promise<ModelServer> {
+  async run(
+    model: LoadedModel,
+    { isAgain = false, skipped = [] }: { isAgain?: boolean; skipped?: readonly string[] } = {},
+  ): Promise<ModelServer> {
     const { cache, log } = this.#options
     const { modelKey } = model
     let engine: string | undefined
     let isReplacement = false
     try {
-      const prepared = await this.#prepare(model)
+      const prepared = await this.#prepare(model, skipped)
       engine = prepared.profile.profile_id
       isReplacement = engine !== prepared.cached.spec.runtime_profile
       model.delayMs = prepared.environmentMs
@@ -62,14 +66,15 @@ export class BringUp {
       if (blamesWeights(err) && (await cache.dropIfDamaged(modelKey, this.#options.stopping))) {
         if (isAgain) throw new Error("this node's disk corrupts the weights stored on it", { cause: err })
         emit(log, 'model.weights_damaged', { model_key: modelKey })
-        return this.run(model, { isAgain: true })
+        return this.run(model, { isAgain: true, skipped })
       }
-      if (!isReplacement || engine === undefined || this.#options.stopping.aborted || isBusy(err)) throw err
-      model.avoidEngine(engine)
+      if (!isReplacement || engine === undefined || this.#options.stopping.aborted) throw err
+      // A lack of memory says nothing about the engine, so the next load tries it again.
+      if (!isOutOfMemory(err)) model.avoidEngine(engine)
       const message = err instanceof Error ? err.message : String(err)
       emit(log, 'model.engine_failed', { model_key: modelKey, profile: engine, err: message })
       await this.getRoom(this.#options.memoryAllocator.whenGone(model))
-      return this.run(model, { isAgain })
+      return this.run(model, { isAgain, skipped: [...skipped, engine] })
     }
   }
 
@@ -80,13 +85,13 @@ export class BringUp {
     })
   }
 
-  async #prepare(model: LoadedModel): Promise<PreparedModel> {
+  async #prepare(model: LoadedModel, skipped: readonly string[]): Promise<PreparedModel> {
     const { loader, stopping, inUse, onDisk, onMove } = this.#options
     try {
       return await loader.prepare(model.modelKey, {
         signal: stopping,
         keep: inUse,
-        isAvoided: (engine) => model.avoidsEngine(engine),
+        isAvoided: (engine) => skipped.includes(engine) || model.avoidsEngine(engine),
         onDownload: (progress) => {
           model.progress = progress
           onMove(model, 'downloading_model')
@@ -135,11 +140,18 @@ export class BringUp {
     const { measured, meter, memoryAllocator, stopping } = this.#options
     const isFixed = profile.vram_share !== undefined
     const peak = isFixed ? undefined : measured.of(model.modelKey)
-    const needed = peak ?? meter.estimateMb(cached.spec, profile)
-    model.memoryMb = needed
+    const wanted = peak ?? meter.estimateMb(cached.spec, profile)
+    const options = { count: profile.tensor_parallel ?? 1, signal: stopping, model }
+    const reserve = async (mb: number) => {
+      model.memoryMb = mb
+      model.gpus = await this.getRoom(memoryAllocator.reserve(model.modelKey, mb, options))
+    }
     try {
-      const options = { count: profile.tensor_parallel ?? 1, signal: stopping, model }
-      model.gpus = await this.getRoom(memoryAllocator.reserve(model.modelKey, needed, options))
+      await reserve(wanted).catch(async (err: unknown) => {
+        const least = isFixed ? meter.minMb(cached.spec, profile) : wanted
+        if (!isOutOfMemory(err) || least >= wanted) throw err
+        await reserve(least)
+      })
     } catch (err) {
       model.memoryMb = 0
       throw err
@@ -185,5 +197,6 @@ export class BringUp {
 export const blamesWeights = (err: unknown): boolean =>
   err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)
 
-/** Returns whether a load failed because this node has no memory at the moment, which says nothing about the engine. */
-const isBusy = (err: unknown): boolean => err instanceof ModelUnavailableError && err.code === 'no_capacity'
+/** Returns whether a load failed because this node has too little free memory. */
+const isOutOfMemory = (err: unknown): boolean =>
+  err instanceof ModelUnavailableError && err.code === 'no_capacity'

@@ -42,8 +42,37 @@ export function enginesOf(
 
 const preferenceOf = ({ preference = 0 }: RuntimeProfile): number => preference
 
+export interface EngineChoice {
+  /** Returns whether a profile other than the version's own must not be used. */
+  isAvoided: (profileId: string) => boolean
+  hasPython: (environment: string) => Promise<boolean>
+  /** Installs a locked environment. */
+  pythonOf: (environment: string) => Promise<string>
+}
+
+/**
+ * Returns the first profile that implements a model and isn't avoided; the last one always qualifies. If only the last
+ * one's environment is installed, it serves for now, and the better one is installed for a later load.
+ */
+export async function chooseEngine(
+  engines: readonly RuntimeProfile[],
+  modelDir: string,
+  { isAvoided, hasPython, pythonOf }: EngineChoice,
+): Promise<RuntimeProfile> {
+  const own = engines.at(-1)
+  if (!own) throw new Error('there is no profile to choose from')
+  for (const profile of engines.slice(0, -1)) {
+    if (isAvoided(profile.profile_id) || !(await implementsModel(profile, modelDir))) continue
+    const { python_env } = profile
+    if (python_env === null || (await hasPython(python_env))) return profile
+    if (own.python_env !== null && !(await hasPython(own.python_env))) return profile
+    pythonOf(python_env).catch(() => {})
+  }
+  return own
+}
+
 /** Returns whether the engine of a profile implements the architecture in a model's config.json. */
-export async function implementsModel({ architectures }: RuntimeProfile, modelDir: string): Promise<boolean> {
+async function implementsModel({ architectures }: RuntimeProfile, modelDir: string): Promise<boolean> {
   if (!architectures) return true
   for (const place of PLACES) {
     const found = await architecturesIn(join(modelDir, place, 'config.json'))

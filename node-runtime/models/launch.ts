@@ -60,6 +60,8 @@ export interface ModelServerSpec {
   gpus?: readonly string[]
   /** The share of each GPU that the server may claim; by default the profile's maximum. */
   vramShare?: number | undefined
+  /** The folder for compiled kernels, which is kept for later loads of the model. */
+  compileDir?: string | undefined
   /** The settings of the model's endpoint. */
   serving?: Serving | undefined
 }
@@ -87,7 +89,7 @@ async function launchProcess(
   spec: ModelServerSpec,
   options: readonly string[],
 ): Promise<LaunchedServer> {
-  const { name, profile, packages, modelDir, convertedDir, ramMb, gpus = [] } = spec
+  const { name, profile, packages, modelDir, convertedDir, compileDir, ramMb, gpus = [] } = spec
   const folder = await drivers.process.makeFolder()
   const socket = join(folder, 'server.sock')
   // A server can write only to its own folder, which no other server can see.
@@ -101,6 +103,7 @@ async function launchProcess(
     ...processCommand(spec, { port, socket, exchangeDir, options }),
     confinement: {
       reads: [modelDir, packages, convertedDir].filter((path) => path !== undefined),
+      ...(compileDir !== undefined && { writes: [compileDir] }),
       network: hasSocket ? 'none' : 'listen',
       // Profiles don't state the RAM usage of GPU libraries.
       memoryMb: memoryLimitMb(profile.vram_mb > 0 ? Math.max(ramMb, GPU_LIBRARIES_MB) : ramMb),
@@ -125,6 +128,7 @@ export function processCommand(
     convertedDir = '',
     gpus = [],
     vramShare,
+    compileDir = '',
   }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
   {
     port = 0,
@@ -143,6 +147,7 @@ export function processCommand(
     port: String(port),
     socket,
     exchange_dir: exchangeDir,
+    compile_dir: compileDir,
     ...(vramShare !== undefined && { vram_share: String(vramShare) }),
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)
@@ -182,6 +187,7 @@ async function launchContainer(
     model_dir: '/model',
     socket: '/run/hearth/server.sock',
     port: '0',
+    compile_dir: '/compiled',
     ...(spec.vramShare !== undefined && { vram_share: String(spec.vramShare) }),
   })
   const child = await drivers.container.start({
@@ -190,7 +196,12 @@ async function launchContainer(
     command: [...profile.command, ...options].map(fill),
     env: mapValues(profile.env, fill),
     // The container has no network; the folder of the socket is the only connection to it.
-    mounts: [{ source: modelDir, target: '/model', readOnly: true }],
+    mounts: [
+      { source: modelDir, target: '/model', readOnly: true },
+      ...(spec.compileDir === undefined
+        ? []
+        : [{ source: spec.compileDir, target: '/compiled', readOnly: false }]),
+    ],
     socketDir: '/run/hearth',
     memoryMb: spec.ramMb + (profile.temporary_mb ?? 0) + (profile.shared_mb ?? 0),
     temporaryMb: profile.temporary_mb,

@@ -1,3 +1,5 @@
+import { mkdir } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
@@ -6,7 +8,7 @@ import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
-import { enginesOf, implementsModel } from './engines.ts'
+import { chooseEngine, enginesOf } from './engines.ts'
 import type { Drivers } from './launch.ts'
 import { LoadDeadline } from './load-deadline.ts'
 import { ModelServer, NoGpuError } from './server.ts'
@@ -132,7 +134,7 @@ export class ModelLoader {
     // The promise is awaited below; an earlier rejection must not count as unhandled.
     early?.catch(() => {})
     const cached = found ?? (await this.#download(spec, options))
-    const profile = await firstFit(engines, cached.directory, options)
+    const profile = await chooseEngine(engines, cached.directory, { ...this.#options, ...options })
     const environment = early ?? this.#environmentOf(profile)
     environment.catch(() => {})
     const cachedAt = performance.now()
@@ -232,6 +234,7 @@ export class ModelLoader {
       gpus,
       vramShare,
       serving: cached.spec.serving,
+      compileDir: await compileDirOf(cached, profile),
     }
     const server = await ModelServer.start(this.#options.drivers, spec, {
       deadline,
@@ -278,17 +281,18 @@ export class ModelLoader {
   }
 }
 
-/** Returns the first profile that implements a model and isn't avoided; the last one always qualifies. */
-async function firstFit(
-  [...engines]: readonly RuntimeProfile[],
-  modelDir: string,
-  { isAvoided }: Pick<PrepareOptions, 'isAvoided'>,
-): Promise<RuntimeProfile> {
-  const own = engines.pop()
-  for (const profile of engines)
-    if (!isAvoided(profile.profile_id) && (await implementsModel(profile, modelDir))) return profile
-  if (!own) throw new Error('there is no profile to choose from')
-  return own
+/**
+ * Creates the folder for compiled kernels in the model's folder, so that it is removed with the weights, and no server
+ * of another model can write to it. Undefined for profiles that compile nothing.
+ */
+async function compileDirOf(
+  { directory }: CachedModel,
+  { env }: RuntimeProfile,
+): Promise<string | undefined> {
+  if (!Object.values(env).some((value) => value.includes('{compile_dir}'))) return undefined
+  const path = join(dirname(directory), 'compiled')
+  await mkdir(path, { recursive: true, mode: 0o700 })
+  return path
 }
 
 const sizeOf = ({ spec }: CachedModel): number =>

@@ -108,6 +108,8 @@ export const RuntimeProfile = Type.Object(
     /** The values of `architectures` in config.json that the engine implements; unset if it accepts any. */
     architectures: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
     requires_gpu: Type.Boolean(),
+    /** True if the server compiles kernels, so that the machine needs a C compiler. */
+    requires_compiler: Type.Optional(Type.Boolean({ default: false })),
     /** The reservation in MB until a loaded model's peak has been measured. */
     memory_mb: Type.Integer({ minimum: 1 }),
     /** MB added to the reservation for each MB of weights. */

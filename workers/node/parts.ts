@@ -14,7 +14,7 @@ import { findPython } from '../../node-runtime/environments/python-env.ts'
 import { probeCuda } from '../../node-runtime/hardware/cuda-probe.ts'
 import { DiskHealth } from '../../node-runtime/hardware/disk-health.ts'
 import { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
-import { loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
+import { hasCompiler, loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
 import { devicesOf, gpuBudgets, gpusOfOneProgram } from '../../node-runtime/hardware/nvidia.ts'
 import { Links } from '../../node-runtime/link/links.ts'
 import { memoryMeter } from '../../node-runtime/memory/meter.ts'
@@ -135,6 +135,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     profiles: catalog.profiles,
     ableToRun: able,
     hasContainers: containers !== undefined,
+    hasCompiler: hasCompiler(),
     held: () => driver.held(),
     toolIsolation: isolation,
     memoryMb: config.HEARTH_NODE_MEMORY_MB,
@@ -144,7 +145,11 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const gaps = gapsOf(inventory.isolation ?? {})
   if (gaps.length > 0) emit(log, 'node.isolation_incomplete', { gaps })
   if (inventory.gpu_restriction) emit(log, 'node.gpus_left_out', inventory.gpu_restriction)
-  logMissingProfiles(catalog, inventory, { hasContainers: containers !== undefined, log })
+  logMissingProfiles(catalog, inventory, {
+    hasContainers: containers !== undefined,
+    hasCompiler: hasCompiler(),
+    log,
+  })
   const identity = await joinPool(config, inventory)
   const environments = new Environments({
     profiles: [
@@ -314,11 +319,11 @@ function listenAt(address: string): EdgesOptions['listen'] {
 function logMissingProfiles(
   { profiles }: Catalog,
   { hardware, gpus }: NodeInventory,
-  { hasContainers, log }: { hasContainers: boolean; log: Logger },
+  { log, ...has }: { hasContainers: boolean; hasCompiler: boolean; log: Logger },
 ): void {
-  const has = { gpus: gpusOfOneProgram(gpus), hasContainers }
+  const machine = { gpus: gpusOfOneProgram(gpus), ...has }
   const lacks = profiles.flatMap((profile) => {
-    const lack = profileLack(profile, has)
+    const lack = profileLack(profile, machine)
     return lack === undefined ? [] : [`${profile.profile_id} needs ${lack}`]
   })
   if (lacks.length > 0) emit(log, 'node.profiles_lacking', { lacks })

@@ -45,6 +45,7 @@ describe('the inventory', () => {
     const inventory = await takeInventory({
       profiles,
       hasContainers: false,
+      hasCompiler: true,
       held,
       memoryMb: 1234,
       trainSlots: 2,
@@ -66,6 +67,7 @@ describe('the inventory', () => {
     const { memory_mb, ram_mb } = await takeInventory({
       profiles,
       hasContainers: false,
+      hasCompiler: true,
       held,
       memoryMb: 0,
       trainSlots: 1,
@@ -75,7 +77,7 @@ describe('the inventory', () => {
   })
 
   it("detects Intel XPUs with their tool, and omits profiles that they can't run", async () => {
-    const options = { profiles, hasContainers: false, held, memoryMb: 0, trainSlots: 1 }
+    const options = { profiles, hasContainers: false, hasCompiler: true, held, memoryMb: 0, trainSlots: 1 }
     const take = async (answer: string) => {
       using folder = temporaryFolder()
       writeFileSync(
@@ -95,10 +97,16 @@ describe('the inventory', () => {
     assert.equal((await take('No device discovered\\n')).hardware, 'cpu')
     assert.equal((await take('Device Name\\n')).hardware, 'cpu')
 
-    const has = { gpus: 1, hasContainers: false }
+    const has = { gpus: 1, hasContainers: false, hasCompiler: true }
     const lacks = profiles.map((profile) => profileLack({ ...profile, tensor_parallel: 2 }, has))
     assert.deepEqual(lacks, ['a container engine', undefined, '2 NVIDIA GPUs'])
-    assert.equal(profileLack(profiles[2]!, { gpus: 0, hasContainers: true }), 'an NVIDIA GPU')
+    const compiling = { ...profiles[1]!, requires_compiler: true }
+    assert.equal(profileLack(compiling, { ...has, hasCompiler: false }), 'a C compiler')
+    assert.equal(profileLack(compiling, has), undefined)
+    assert.equal(
+      profileLack(profiles[2]!, { gpus: 0, hasContainers: true, hasCompiler: true }),
+      'an NVIDIA GPU',
+    )
   })
 
   it('counts VRAM on a GPU node', async () => {
@@ -109,6 +117,7 @@ describe('the inventory', () => {
     const inventory = await takeInventory({
       profiles,
       hasContainers: false,
+      hasCompiler: true,
       held,
       memoryMb: 0,
       trainSlots: 1,
@@ -126,7 +135,15 @@ describe('the inventory', () => {
       process.env.PATH = `${folder.path}:${PATH}`
       let reason: string | undefined
       const onGpuFailure = (why: string) => (reason = why)
-      const options = { profiles, hasContainers: false, held, memoryMb: 1, trainSlots: 1, onGpuFailure }
+      const options = {
+        profiles,
+        hasContainers: false,
+        hasCompiler: true,
+        held,
+        memoryMb: 1,
+        trainSlots: 1,
+        onGpuFailure,
+      }
       assert.equal((await takeInventory(options)).hardware, 'cpu')
       return reason
     }

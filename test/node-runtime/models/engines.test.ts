@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CHAT_PATH } from '../../../domain/chat/chat.ts'
+import { chooseEngine } from '../../../node-runtime/models/engines.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
@@ -25,6 +26,40 @@ function vllmProfile(): RuntimeProfile {
   const serve = profile.command.indexOf('serve')
   return { ...rest, python_env: null, command: [...FAKE_VLLM, ...profile.command.slice(serve)] }
 }
+
+describe('the choice among engines', () => {
+  const folder = temporaryFolder()
+  before(() => writeFileSync(join(folder.path, 'config.json'), JSON.stringify(LLAMA)))
+  after(() => folder[Symbol.dispose]())
+  const profileOf = (id: string): RuntimeProfile => {
+    const profile = loadCatalog().profile(id)
+    assert.ok(profile)
+    return profile
+  }
+
+  const CASES: [what: string, installed: string[], chosen: string, begun: string[]][] = [
+    ['both environments are installed', ['vllm', 'llm'], VLLM, []],
+    ['neither is installed', [], VLLM, []],
+    ["only the own server's is installed, and vLLM's is begun", ['llm'], 'llm-transformers', ['vllm']],
+  ]
+  for (const [what, installed, chosen, begun] of CASES) {
+    it(`is ${chosen} when ${what}`, async () => {
+      const engines = [profileOf(VLLM), profileOf('llm-transformers')]
+      const installing: string[] = []
+      const profile = await chooseEngine(engines, folder.path, {
+        isAvoided: () => false,
+        hasPython: async (environment) => installed.includes(environment),
+        pythonOf: async (environment) => {
+          installing.push(environment)
+          throw new Error('no network')
+        },
+      })
+
+      assert.equal(profile.profile_id, chosen)
+      assert.deepEqual(installing, begun)
+    })
+  }
+})
 
 describe('the engine of a model', function () {
   this.timeout(60_000)
@@ -60,13 +95,14 @@ describe('the engine of a model', function () {
   const engineOf = ({ parts }: TestNode, key: string) =>
     parts.models.report().find(({ model_key }) => model_key === key)?.runtime_profile
 
-  /** Returns the arguments that the fake vLLM of a model received. */
-  async function argumentsOf({ parts }: TestNode, key: string): Promise<string[]> {
+  /** Returns the arguments that the fake vLLM of a model received, and how often it has started with the same cache. */
+  async function factsOf({ parts }: TestNode, key: string): Promise<{ argv: string[]; starts: number }> {
     using use = parts.models.use(key)
     assert.ok(use)
     const { body } = await use.server.pool.request({ method: 'POST', path: '/x', body: '{}' })
-    return ((await body.json()) as { argv: string[] }).argv
+    return (await body.json()) as { argv: string[]; starts: number }
   }
+  const argumentsOf = async (node: TestNode, key: string) => (await factsOf(node, key)).argv
 
   it("is vLLM on a node with a GPU, and Hearth's own server on a node without one", async () => {
     const key = await addModel(api, { name: 'both' }, { config: LLAMA })
@@ -132,6 +168,24 @@ describe('the engine of a model', function () {
     assert.deepEqual([engineOf(node, strange), engineOf(old, small)], [OWN, OWN])
   })
 
+  it('gets a smaller KV cache if the GPU has little free memory, and is the own server until the next load if that is not enough', async () => {
+    const key = await addModel(api, { name: 'tight' }, { config: LLAMA })
+    await using node = await startWith([24_000])
+    const { models, memory } = node.parts
+    const loadWith = async (otherMb: number) => {
+      memory.reserve('other work', otherMb, [0])
+      await models.load(key)
+      const engine = engineOf(node, key)
+      const argv = engine === VLLM ? await argumentsOf(node, key) : []
+      await models.evict(key, false)
+      return [engine, argv[argv.indexOf('--gpu-memory-utilization') + 1]]
+    }
+
+    assert.deepEqual(await loadWith(20_000), [VLLM, '0.085'])
+    assert.deepEqual(await loadWith(22_500), [OWN, undefined])
+    assert.deepEqual(await loadWith(10_000), [VLLM, '0.341'])
+  })
+
   it("is Hearth's own server when vLLM fails, and vLLM is not tried again for a while", async () => {
     const key = await addModel(api, { name: 'failing', fails: true }, { config: LLAMA })
     await using node = await startWith([24_000])
@@ -170,6 +224,25 @@ describe('the engine of a model', function () {
     await models.evict(key, false)
     await models.load(key)
     assert.equal(engineOf(node, key), OWN)
+  })
+
+  it('keeps its compiled kernels for later loads of the same model, until the weights are removed', async () => {
+    const [one, two] = [
+      await addModel(api, { name: 'one' }, { config: LLAMA }),
+      await addModel(api, { name: 'two' }, { config: LLAMA }),
+    ]
+    await using node = await startWith([24_000])
+    const { models, weights } = node.parts
+    const load = async (key: string) => {
+      await models.load(key)
+      const { starts } = await factsOf(node, key)
+      await models.evict(key, false)
+      return starts
+    }
+
+    assert.deepEqual([await load(one), await load(one), await load(two)], [1, 2, 1])
+    await weights.remove(one)
+    assert.equal(await load(one), 1)
   })
 
   it("uses the settings of the model's endpoint, from the next load on", async () => {

@@ -67,6 +67,7 @@ function fakeEnvironment(dir: string): string {
 
 describe('a language model on vLLM', () => {
   const folder = temporaryFolder()
+  const kernels = temporaryFolder()
   let engine: EngineRecorder
   let drivers: Drivers
   before(async () => {
@@ -81,6 +82,7 @@ describe('a language model on vLLM', () => {
     await drivers?.process.stopAll({ graceMs: 0 })
     await engine?.[Symbol.asyncDispose]()
     folder[Symbol.dispose]()
+    kernels[Symbol.dispose]()
   })
 
   const profileOf = (id: string): RuntimeProfile => {
@@ -90,7 +92,15 @@ describe('a language model on vLLM', () => {
   }
   const specOf = (profile: RuntimeProfile, modelType = 'llama') => {
     writeFileSync(join(folder.path, 'config.json'), JSON.stringify({ model_type: modelType }))
-    return { name: 'model-a', profile, python: undefined, modelDir: folder.path, ramMb: 20_000, gpus: ['0'] }
+    return {
+      name: 'model-a',
+      profile,
+      python: undefined,
+      modelDir: folder.path,
+      compileDir: kernels.path,
+      ramMb: 20_000,
+      gpus: ['0'],
+    }
   }
   /** Returns the container that the engine is asked to create. */
   async function created(profile: RuntimeProfile, modelType?: string) {
@@ -108,7 +118,9 @@ describe('a language model on vLLM', () => {
     assert.deepEqual(HostConfig.DeviceRequests, [
       { Driver: 'nvidia', DeviceIDs: ['0'], Capabilities: [['gpu']] },
     ])
-    const [weights, socket, ...others] = HostConfig.Mounts ?? []
+    const [weights, kernels, socket, ...others] = HostConfig.Mounts ?? []
+    assert.deepEqual([kernels?.Target, kernels?.ReadOnly], ['/compiled', false])
+    assert.ok(Env?.includes('VLLM_CACHE_ROOT=/compiled/vllm'))
     assert.deepEqual(weights, { Type: 'bind', Source: folder.path, Target: '/model', ReadOnly: true })
     assert.deepEqual([socket?.Target, socket?.ReadOnly, others], ['/run/hearth', false, []])
     assert.equal(HostConfig.NetworkMode, 'none')
@@ -209,7 +221,7 @@ describe('a language model on vLLM', () => {
   it('is started differently as a process than as a container, but is otherwise the same', () => {
     const [contained, plain] = [profileOf('llm-vllm'), profileOf('llm-vllm-process')]
     const started = ['driver', 'python_env', 'image', 'command', 'env', 'temporary_mb', 'shared_mb']
-    const descriptionFields = ['profile_id', 'display_name', 'description', 'preference']
+    const descriptionFields = ['profile_id', 'display_name', 'description', 'preference', 'requires_compiler']
     const common = (profile: RuntimeProfile) =>
       Object.entries(profile).filter(([name]) => ![...started, ...descriptionFields].includes(name))
 

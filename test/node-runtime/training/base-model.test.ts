@@ -55,7 +55,7 @@ describe("a run's base model", () => {
 
     await assert.rejects(fetching, (err: unknown) => {
       assert.ok(err instanceof AttemptError)
-      assert.match(err.message, /answered GET with status 403$/)
+      assert.match(err.message, /responded to GET with status 403$/)
       return err.isRetryable
     })
   })

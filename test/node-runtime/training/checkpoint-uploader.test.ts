@@ -141,7 +141,7 @@ describe('checkpoint uploads', () => {
     const { body } = await full.call('GET', `/api/builder/v1/training/runs/${jobId}/logs`, { key })
     const lines = body.logs.map(({ message }: { message: string }) => message)
     assert.deepEqual(
-      lines.filter((line: string) => /storage of the platform is full|room again/.test(line)).length,
+      lines.filter((line: string) => /storage of the platform is full|enough space again/.test(line)).length,
       2,
       lines.join(),
     )

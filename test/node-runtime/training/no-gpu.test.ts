@@ -112,7 +112,10 @@ describe('a node with an unusable GPU', function () {
     )
 
     const log = lines.join('\n')
-    assert.match(log, /placed on a GPU, but PyTorch cannot use it .*Nothing was trained.*npx hearth doctor/)
+    assert.match(
+      log,
+      /placed on a GPU, but PyTorch cannot use it .*Training did not fall back to the CPU.*npx hearth doctor/,
+    )
     assert.doesNotMatch(log, /Training [\d,]+ parameters/)
     assert.deepEqual(node.parts.memory.freeByPool, [60_000])
   })

@@ -144,7 +144,7 @@ describe('the weights cache', () => {
       renew: async () => spec.files,
     })
 
-    await assert.rejects(fetching, /answered GET with status 403/)
+    await assert.rejects(fetching, /responded to GET with status 403/)
     assert.deepEqual(urls, ['/gated?expired', '/gated?expired'])
   })
 

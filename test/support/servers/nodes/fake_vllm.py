@@ -29,6 +29,17 @@ def check_arguments(arguments: list[str], cli: dict[str, list[str]]) -> str | No
     return None if 0 < share <= 1 else "gpu_memory_utilization must be greater than 0 and at most 1"
 
 
+def note_start(cache: str) -> int:
+    """Returns how often an engine with this cache has started, which shows whether the cache is kept."""
+    if not cache:
+        return 1
+    file = Path(cache) / "starts"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    count = int(file.read_text()) + 1 if file.exists() else 1
+    file.write_text(str(count))
+    return count
+
+
 class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -48,6 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         facts = {"argv": sys.orig_argv[1:], "path": self.path, "asked": asked, "env": dict(os.environ)}
+        facts["starts"] = starts
         return self.answer(200, {"id": "x", "model": "model", "choices": choices, "usage": usage, **facts})
 
     def answer(self, status: int, value: Any) -> None:
@@ -70,6 +82,7 @@ if sys.argv[1].endswith(".json"):
         sys.exit(2)
 weights_file = Path(sys.argv[2]) / "weights.json"
 weights: dict[str, Any] = json.loads(weights_file.read_text()) if weights_file.exists() else {}
+starts = note_start(os.environ.get("VLLM_CACHE_ROOT", ""))
 print("INFO loading the weights", flush=True)
 started = time.monotonic()
 Server(sys.argv[sys.argv.index("--uds") + 1], Handler).serve_forever()
