@@ -42,7 +42,14 @@ describe('a node with an unusable GPU', function () {
     stack.use(claimedGpu())
     api = stack.use(await startApi())
     ;({ accountId, key } = await api.account())
-    node = stack.use(await startNode(api, { memoryMb: 60_000, realCatalog: 'both', accountId }))
+    node = stack.use(
+      await startNode(api, {
+        memoryMb: 60_000,
+        realCatalog: 'both',
+        leaveOut: ['llm-vllm', 'llm-vllm-process'],
+        accountId,
+      }),
+    )
     using folder = temporaryFolder()
     await makeTinyLlm(join(folder.path, 'model'))
     version = await addLlmVersion(api, accountId, { folder: folder.path, model_key: 'tiny-llm' })

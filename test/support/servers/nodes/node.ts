@@ -58,6 +58,8 @@ export interface TestNodeOptions {
   containerSocket?: string
   /** True to use the project's catalog instead of the tiny model server; `both` to use both. */
   realCatalog?: boolean | 'both'
+  /** Profiles of the project's catalog that it leaves out, such as those whose environment would take minutes to install. */
+  leaveOut?: string[]
   /** A model server other than the tiny one, with the path of its requests and its first request. */
   server?: {
     command: string[]
@@ -108,7 +110,9 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
       : options.realCatalog
         ? loadCatalog()
         : tiny()
-  const catalog = { ...models, tools: options.tools ? loadCatalog().tools : [] }
+  const { leaveOut = [] } = options
+  const profiles = models.profiles.filter(({ profile_id }) => !leaveOut.includes(profile_id))
+  const catalog = { ...models, profiles, tools: options.tools ? loadCatalog().tools : [] }
   let draining = false
   const parts = await openNode(config, log, {
     catalog,
