@@ -1,5 +1,5 @@
 import type { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
-import type { Serving } from '../schemas/serving.ts'
+import type { Serving } from '../schemas/nodes/serving.ts'
 
 type Profile = Pick<RuntimeProfile, 'profile_id' | 'model_kind' | 'serving_options' | 'engine_args'>
 

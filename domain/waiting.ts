@@ -22,11 +22,12 @@ interface WaitingJob {
 }
 
 /**
- * Why an attempt in progress is waiting for free space. Rows store these strings, and the functions below compare them.
+ * Why an attempt in progress is waiting for free space. Rows store these strings, and the functions below
+ * compare them, so rewording them would break waits that older versions stored.
  */
 export const ROOM_WAITS = {
-  storage: 'the storage of the platform is full; the run continues automatically once there is room',
-  disk: 'the disk of its node is full; the run continues automatically once there is room',
+  storage: 'the storage of the platform is full; the run continues by itself once there is room',
+  disk: 'the disk of its node is full; the run continues by itself once there is room',
 } as const
 
 /**

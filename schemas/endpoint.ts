@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, RequiredWith, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { Filled, Formed } from './forms.ts'
-import { Serving } from './serving.ts'
+import { Serving } from './nodes/serving.ts'
 
 export const EndpointVisibility = Vocabulary('private', 'account', 'public')
 export type EndpointVisibility = Static<typeof EndpointVisibility>

@@ -1,7 +1,7 @@
 import type { ColumnType, Insertable, Selectable } from 'kysely'
 import type { LifecycleStatus } from '../../domain/models/lifecycle.ts'
 import type { EndpointStatus, EndpointVisibility, ReviewStatus } from '../../schemas/endpoint.ts'
-import type { Serving } from '../../schemas/serving.ts'
+import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { MeasuredLatencyClass, ToolStability } from '../../schemas/tool.ts'
 import type { CreatedAt, WithDefault, Json, NullableJson, Optional } from './columns.ts'
 

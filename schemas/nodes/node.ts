@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from '../common.ts'
-import { Serving } from '../serving.ts'
+import { Serving } from './serving.ts'
 
 /** The states that a model passes through on one node. */
 export const NodeModelState = Vocabulary(

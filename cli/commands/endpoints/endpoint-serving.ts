@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { Serving } from '../../../schemas/serving.ts'
+import type { Serving } from '../../../schemas/nodes/serving.ts'
 import { filled, wholeNumber } from '../../arguments.ts'
 import { asAccount } from '../../as-account.ts'
 import { usageError } from '../../cli-error.ts'

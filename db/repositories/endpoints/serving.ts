@@ -1,5 +1,5 @@
 import type { Kysely, Transaction } from 'kysely'
-import type { Serving } from '../../../schemas/serving.ts'
+import type { Serving } from '../../../schemas/nodes/serving.ts'
 import type { Database } from '../../tables.ts'
 
 const withServing = (db: Kysely<Database>, versionId: string) =>

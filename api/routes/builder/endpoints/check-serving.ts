@@ -4,7 +4,7 @@ import type { Database } from '../../../../db/tables.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
 import { servingProblem } from '../../../../domain/serving.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
-import type { Serving } from '../../../../schemas/serving.ts'
+import type { Serving } from '../../../../schemas/nodes/serving.ts'
 
 /** Rejects a serving with 422 if no engine of the version's kind accepts it. */
 export function assertServing(

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
-import { Vocabulary } from './common.ts'
-import { Formed } from './forms.ts'
+import { Vocabulary } from '../common.ts'
+import { Formed } from '../forms.ts'
 
 /** The name of an engine argument, without its leading dashes. */
 const ARGUMENT = '^[a-z][a-z0-9-]{0,99}$'
