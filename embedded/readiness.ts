@@ -74,7 +74,7 @@ async function reachable(baseUrl: string): Promise<void> {
       why = err
     }
   }
-  const reason = why === undefined ? 'another server answers' : reasonOf(why)
+  const reason = why === undefined ? 'another server is responding there' : reasonOf(why)
   throw new StartError(`HEARTH_BASE_URL: the API cannot be reached at ${baseUrl} from here (${reason}).`)
 }
 

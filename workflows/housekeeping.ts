@@ -51,7 +51,7 @@ export async function cohortHousekeeping(input: CohortHousekeepingInput): Promis
   await continueAsNew<typeof cohortHousekeeping>({ ...input, after })
 }
 
-/** Runs passes until the history is long. */
+/** Runs passes until the history has grown long. */
 async function repeatPasses(
   kind: string,
   everyMs: Parameters<typeof sleep>[0],

@@ -23,7 +23,7 @@ export interface Operation {
   readonly path: string
   /** True if callers need no credential, or one that only the handler can check. */
   readonly isOpen: boolean
-  /** The path to log if the real path is a credential. */
+  /** The path to log if the real path contains a credential. */
   readonly loggedPath: string | undefined
   /** Set in tests only. */
   readonly conformance: Conformance | undefined

@@ -4,7 +4,7 @@ import type { MergeIngredient } from '../../schemas/training-merge.ts'
 import { type BaseOptions, type BaseTools, fetchBase } from '../training/base-model.ts'
 import type { WeightedIngredient } from './merge-models.ts'
 
-/** The folder of a model within its version, where trainers also write it. */
+/** The folder that holds the model in a version's files; trainers write their models there too. */
 export const MODEL_FOLDER = 'model'
 
 /** An ingredient of a model, on the local disk. */

@@ -52,9 +52,9 @@ interface ReceiveState {
 }
 
 /**
- * One end of a link, which sends and receives frames over a WebSocket. Control frames go first; data frames go round
- * robin over the streams, each within its credit. The bytes written to a stream in one turn of the event loop form one
- * frame.
+ * One end of a link, which sends and receives frames over a WebSocket. Control frames go first; data frames are sent
+ * round-robin across the streams, each within its credit. The bytes written to a stream in one turn of the event loop
+ * form one frame.
  */
 export class LinkChannel {
   readonly #socket: WebSocket
@@ -193,7 +193,7 @@ export class LinkChannel {
   #take(frame: Frame): number {
     const { type } = frame
     if (type === FRAME.chunk) return this.#takeChunk(frame)
-    // An expected stream ends only once, so the bytes of its `end` are as bounded as those of its chunks.
+    // An expected stream ends only once, so the size of its `end` is bounded just as its chunks are.
     const units = unitsOf(frame, type === FRAME.end && this.#receiving.get(frame.stream) !== undefined)
     if (type > LAST_TYPE) this.#options.onUnknown(type)
     else if (type === FRAME.ack && frame.stream !== 0) this.#credit(frame)

@@ -17,7 +17,8 @@ export const Serving = Type.Object(
       Type.Integer({
         minimum: 16,
         maximum: 10_000_000,
-        description: 'Tokens of prompt and output together. Default: as many as the GPU memory allows',
+        description:
+          'The maximum number of tokens in the prompt and output combined. Default: as many as the GPU memory allows',
       }),
     ),
     dtype: Type.Optional({

@@ -270,7 +270,7 @@ describe('hearth models import', function () {
     })
   }
 
-  it('prints an error in one line, with its exit code', async () => {
+  it('prints an error on one line and exits with its code', async () => {
     const refused = await run('embedder', ['--task', 'embedding'])
     const taken = await run('embedder', ['--task', 'embeddings'])
 

@@ -1,4 +1,4 @@
-"""Finds misspelled imports of our own modules, which Pyright reports like missing libraries."""
+"""Finds misspelled imports of our own modules, which Pyright reports in the same way as missing libraries."""
 
 from __future__ import annotations
 

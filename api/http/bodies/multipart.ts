@@ -110,7 +110,7 @@ class FormParts<T> {
 
   #field(name: string, value: string, { valueTruncated }: busboy.FieldInfo): void {
     if (value.includes('\u0000'))
-      this.#end.reject(invalid(['body', name], 'must not contain the character NUL', 'text'))
+      this.#end.reject(invalid(['body', name], 'must not contain a NUL character', 'text'))
     if (valueTruncated) this.#end.reject(invalid(['body', name], 'is longer than 64 KiB', 'too_long'))
     const known = this.fields[name]
     if (Array.isArray(known)) known.push(value)

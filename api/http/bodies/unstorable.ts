@@ -9,7 +9,7 @@ export interface Texts {
   readonly body: unknown
 }
 
-/** Finds the text that Postgres rejected: one with a NUL or an unpaired surrogate. */
+/** Finds the string that Postgres rejected: one with a NUL or an unpaired surrogate. */
 export function unstorableText({ params, query, body }: Texts): ApiError | undefined {
   const places: [MessagePart, unknown][] = [
     ['body', body],
@@ -18,7 +18,7 @@ export function unstorableText({ params, query, body }: Texts): ApiError | undef
   ]
   for (const [where, value] of places) {
     const loc = find(value, [where])
-    if (loc) return invalid(loc, 'must not contain the character NUL or an unpaired surrogate', 'text')
+    if (loc) return invalid(loc, 'must not contain a NUL character or an unpaired surrogate', 'text')
   }
   return undefined
 }

@@ -23,7 +23,11 @@ export function servingCommand(endpoints: Command): void {
     .addOption(
       new Option('--engine <engine>', 'auto: the best one of each node').choices(['auto', 'transformers']),
     )
-    .option('--max-model-len <tokens>', 'tokens of prompt and output together', wholeNumber)
+    .option(
+      '--max-model-len <tokens>',
+      'maximum number of tokens in the prompt and output combined',
+      wholeNumber,
+    )
     .addOption(
       new Option('--dtype <type>', 'type of the weights in memory').choices([
         'auto',

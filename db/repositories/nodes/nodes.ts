@@ -36,9 +36,9 @@ export interface JoinRequest {
 }
 
 /**
- * Redeems a token for a node. The same key with the same token yields the same node again, so a crash between
- * the join and the storing of its response is harmless. Undefined when the token is unknown, expired, or
- * redeemed with another key.
+ * Redeems a token for a node. The same key with the same token yields the same node again, so a node that
+ * crashes after the join but before it stores the response can join again. Undefined when the token is unknown,
+ * expired, or redeemed with another key.
  */
 export async function joinNode(
   trx: Transaction<Database>,
@@ -168,8 +168,8 @@ const retiring = sql<
 )
 
 /**
- * The idle timeouts in seconds of models whose load on a node the platform ordered; 0 means never, and counts as the
- * longest.
+ * The idle timeouts, in seconds, of the models that the platform ordered a node to load, or whose load on the node it
+ * joined; 0 means never, and counts as the longest.
  */
 const idleTimeouts = sql<Record<string, number>>`coalesce((
   select jsonb_object_agg(model_key, seconds) from (
@@ -180,7 +180,7 @@ const idleTimeouts = sql<Record<string, number>>`coalesce((
     where o.node_id = node.id and (node.sharing = 'shared' or e.account_id = node.account_id) group by o.model_key
   ) as timeouts), '{}')`.as('idle_timeouts')
 
-/** Keys of the models whose load on a node the platform ordered or joined. */
+/** Keys of the models that the platform ordered a node to load, or whose load on the node it joined. */
 export const ordered = sql<
   string[]
 >`array(select model_key from node_model_order where node_id = node.id order by model_key)`.as('ordered')

@@ -26,7 +26,7 @@ export interface KeyReading {
   others_micro: number
 }
 
-/** Adds uses to their minute; keys are locked in order, so gateways never deadlock. */
+/** Adds these uses to the counts of a minute; keys are locked in order, so gateways never deadlock. */
 export async function addUses(db: Kysely<Database>, uses: readonly KeyUse[], minute: Date): Promise<void> {
   if (uses.length === 0) return
   const sorted = uses.toSorted((a, b) => (a.keyId < b.keyId ? -1 : 1))

@@ -122,7 +122,7 @@ describe('JSON bodies', () => {
     assert.ok(long.text.length < 3_000)
   })
 
-  it('get 413 over the limit, declared or not, and leave the connection usable', async () => {
+  it('get 413 over the limit, with or without a declared length, and leave the connection usable', async () => {
     const big = 'x'.repeat(5_000_000)
     const declared = await api.call('PUT', '/api/builder/v1/small', {
       raw: big,

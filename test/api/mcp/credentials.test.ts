@@ -66,7 +66,7 @@ describe('MCP tool credentials', () => {
     await api[Symbol.asyncDispose]()
   })
 
-  it('are listed for every built-in tool and no other', () => {
+  it('are listed for every built-in tool and for no others', () => {
     const names = BUILT_IN_TOOLS.map(({ name }) => name)
 
     assert.deepEqual(names.toSorted(), Object.keys(TOOLS).toSorted())

@@ -121,7 +121,7 @@ describe('node links', () => {
     assert.deepEqual(opened.links.gateways, [listed])
   })
 
-  it('stay with a gateway that is no longer listed until a listed one is open', async () => {
+  it('stay with a gateway that is no longer listed until a link to a listed one is open', async () => {
     const later = await freePort()
     const listed = `http://127.0.0.1:${later}`
     using old = await startTeller([listed])

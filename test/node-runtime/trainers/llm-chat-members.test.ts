@@ -121,7 +121,7 @@ describe('members of chat messages', () => {
     }
   })
 
-  it('are noted as lost reasoning if the template reads none of the names', () => {
+  it('are noted as lost reasoning if the template reads none of their names', () => {
     assert.deepEqual(new Set(texts(seen.none)), new Set(['<user>Hi<assistant>Yes.']))
     assert.deepEqual(seen.none.notes, { reasoning: [4, 1] })
   })

@@ -53,7 +53,7 @@ export const claimStage = route({
       const leaseS = body.lease_s ?? LEASE_SECONDS.default
       const lease = await leaseOf(trx, stage, { nodeId, leaseS })
       if (!lease) throw conflict('this stage is held under another lease', 'held')
-      // A tool starts for each stage, so it is never loaded.
+      // A tool is started again for each stage, so it is never loaded.
       const isTool = isToolKey(stage.model_key)
       const isLoaded = isTool || warmthOf(links.placement.model(nodeId, stage.model_key)) === 'warm'
       const order = { modelKey: stage.model_key, nodeId }

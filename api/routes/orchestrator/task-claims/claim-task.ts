@@ -52,7 +52,7 @@ export const claimTask = route({
       if (!lease) throw conflict('this task is held under another lease', 'held')
       await taskRepository.claimTask(trx, task, { nodeId, attempt: lease.attempt, now: now() })
 
-      // A tool starts for each task, so it is never loaded.
+      // A tool is started again for each task, so it is never loaded.
       const isTool = isToolKey(task.model_key)
       const isWarm = isTool || warmthOf(links.placement.model(nodeId, task.model_key)) === 'warm'
       // A workflow shows operators the load that this claim causes.

@@ -42,7 +42,7 @@ const LEAVINGS: Leaving[] = [
     rows: CLIENTS,
   },
   {
-    title: 'in mid-stream',
+    title: 'mid-stream',
     body: { stream: true, fake: { tokens: NEVER_MS, gap_ms: 10 } },
     until: async (socket) => {
       await once(socket, 'data')

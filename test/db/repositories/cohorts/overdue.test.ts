@@ -41,7 +41,7 @@ describe('overdue stages and hand-overs', () => {
     assert.equal(stageIds.size, PAGE + 20)
     await sql`update cohort_stage set overdue_at = overdue_at - interval '2 minutes'
       where cohort_id = ${cohort.id}`.execute(db)
-    assert.equal(await pass(), PAGE, 'and again after a while')
+    assert.equal(await pass(), PAGE, 'must be found again after a while')
   })
 
   it('are searched for only among hand-overs with both sides ready', async () => {
@@ -71,7 +71,7 @@ describe('overdue stages and hand-overs', () => {
     assert.deepEqual(read, [1])
   })
 
-  it('are found behind any number of long transfers, each measured from the start of its own state', async () => {
+  it('are found however many long transfers come before them, each by the deadline of its state', async () => {
     const { db } = api.database
     const { accountId } = await api.account()
     const handOver = async (readyAgoS: number) => {

@@ -125,7 +125,7 @@ describe('the input of a cohort plan', () => {
     assert.deepEqual(await plan(to, from), after(100, 'default'))
   })
 
-  it('starts stages with their cheapest endpoints if the objective is cost', async () => {
+  it("lists each stage's cheapest endpoint first if the objective is cost", async () => {
     const { db } = database
     await reportingNode()
     const [dear, cheap] = await Promise.all(

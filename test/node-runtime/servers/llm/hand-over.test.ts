@@ -19,7 +19,7 @@ const MESSAGES = [
 ]
 const GREEDY = { max_tokens: 48, temperature: 0 }
 
-/** Writes a model in each format; `other` writes one with as many layers, but different heads. */
+/** Writes a model in each format; `other` writes one with the same number of layers but a different head size. */
 const FORMS = {
   gguf: {
     make: (folder: string) => writeTinyGguf(join(folder, 'model.gguf'), { context: 4_096 }),
@@ -104,7 +104,7 @@ for (const [name, form, profile, require] of [
       for (const other of others) assert.deepEqual(other, first)
     })
 
-    it('is rejected outside the payload folder', async () => {
+    it('is rejected unless its file is in the payload folder', async () => {
       const outside = join(folder.path, 'outside')
       await writeFile(outside, await producer.bytesOf('payload'))
       await symlink(outside, join(consumer.server.exchangeDir ?? '', 'link'))

@@ -77,7 +77,7 @@ describe('a deprecated endpoint (2.10, 9.4)', () => {
     assert.equal((await read(old.id)).replaced_by, null)
   })
 
-  it("survives two endpoints being set as each other's replacement: one request wins, the other gets 422", async () => {
+  it("is never its replacement's own replacement: of two concurrent requests, one wins and the other gets 422", async () => {
     const [one, two] = [await build(), await build()]
     const deprecate = (endpoint: string, replaced_by: string) =>
       patch(endpoint, { status: 'deprecated', replaced_by })

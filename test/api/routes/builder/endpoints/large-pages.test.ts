@@ -68,7 +68,7 @@ describe('pages of rows with large text fields', () => {
     assert.ok(bytesOf(whole) > LARGE_BYTES)
   })
 
-  it('list fewer endpoints for review than the limit, each of them complete and only once', async () => {
+  it('list fewer endpoints for review than the limit, each exactly once and in full', async () => {
     const seen: string[] = []
     for await (const page of pagesOf('/api/v1/admin/endpoints?limit=100', OPERATIONS_KEY)) {
       assert.ok(bytesOf(page) < MAX_PAGE_BYTES + LARGE_BYTES + 100_000, `${bytesOf(page)} bytes`)
