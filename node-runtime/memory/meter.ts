@@ -41,6 +41,9 @@ const ramMeter: MemoryMeter = {
   isBack: async () => true,
 }
 
+/** Some layers stay unquantized. */
+const QUANTIZED = { fp8: 0.6, bitsandbytes: 0.4 } as const
+
 /** Models that run on the CPU use no VRAM. Their RAM is not counted, because a GPU node runs few of them. */
 const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[]): MemoryMeter => ({
   estimateMb: (spec, profile) => {
@@ -74,7 +77,14 @@ function minVramMb(
   { vram_mb, vram_per_weights_mb, memory_per_weights_mb }: RuntimeProfile,
 ): number {
   const perWeights = vram_per_weights_mb ?? memory_per_weights_mb ?? 0
-  return estimateMb({ memory_mb: vram_mb, memory_per_weights_mb: perWeights }, sizeOf(spec))
+  const weights = sizeOf(spec) * scaleOf(spec)
+  return estimateMb({ memory_mb: vram_mb, memory_per_weights_mb: perWeights }, weights)
+}
+
+/** Returns the size of the weights in memory relative to their files, which usually have 16 bits per weight. */
+function scaleOf({ serving: { quantization, dtype } = {} }: NodeModelSpec): number {
+  if (quantization) return QUANTIZED[quantization]
+  return dtype === 'float32' ? 2 : 1
 }
 
 /** Returns the most GPU memory that a profile may use with this budget for each GPU. */

@@ -1,6 +1,8 @@
+import { freeMemoryOn } from '../../domain/placement/gpu-capacity.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
+import type { Serving } from '../../schemas/nodes/serving.ts'
 import { emit } from '../events.ts'
 import { type MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.ts'
 import type { MemoryMeter } from '../memory/meter.ts'
@@ -53,16 +55,19 @@ export class BringUp {
     const { modelKey } = model
     let engine: string | undefined
     let isReplacement = false
+    let serving: Serving | undefined
     try {
       const prepared = await this.#prepare(model, skipped)
       engine = prepared.profile.profile_id
       isReplacement = engine !== prepared.cached.spec.runtime_profile
+      ;({ serving } = prepared.cached.spec)
       model.delayMs = prepared.environmentMs
       const convertedDir = await this.#convert(model, prepared)
       await this.#makeRoom(model, prepared)
       return await this.#start(model, { ...prepared, convertedDir })
     } catch (err) {
-      if (err instanceof EnvironmentError) [engine, isReplacement] = [err.profileId, true]
+      if (err instanceof EnvironmentError)
+        [engine, serving, isReplacement] = [err.profileId, err.serving, true]
       if (blamesWeights(err) && (await cache.dropIfDamaged(modelKey, this.#options.stopping))) {
         if (isAgain) throw new Error("this node's disk corrupts the weights stored on it", { cause: err })
         emit(log, 'model.weights_damaged', { model_key: modelKey })
@@ -70,7 +75,7 @@ export class BringUp {
       }
       if (!isReplacement || engine === undefined || this.#options.stopping.aborted) throw err
       // A lack of memory says nothing about the engine, so the next load tries it again.
-      if (!isOutOfMemory(err)) model.avoidEngine(engine)
+      if (!isOutOfMemory(err)) model.avoidEngine(engine, serving)
       const message = err instanceof Error ? err.message : String(err)
       emit(log, 'model.engine_failed', { model_key: modelKey, profile: engine, err: message })
       await this.getRoom(this.#options.memoryAllocator.whenGone(model))
@@ -91,7 +96,7 @@ export class BringUp {
       return await loader.prepare(model.modelKey, {
         signal: stopping,
         keep: inUse,
-        isAvoided: (engine) => skipped.includes(engine) || model.avoidsEngine(engine),
+        isAvoided: (engine, serving) => skipped.includes(engine) || model.avoidsEngine(engine, serving),
         onDownload: (progress) => {
           model.progress = progress
           onMove(model, 'downloading_model')
@@ -137,21 +142,21 @@ export class BringUp {
   }
 
   async #makeRoom(model: LoadedModel, { cached, profile }: PreparedModel): Promise<void> {
-    const { measured, meter, memoryAllocator, stopping } = this.#options
+    const { measured, memory, meter, memoryAllocator, stopping } = this.#options
     const isFixed = profile.vram_share !== undefined
     const peak = isFixed ? undefined : measured.of(model.modelKey)
     const wanted = peak ?? meter.estimateMb(cached.spec, profile)
-    const options = { count: profile.tensor_parallel ?? 1, signal: stopping, model }
+    const count = profile.tensor_parallel ?? 1
+    const options = { count, signal: stopping, model }
+    const least = isFixed ? meter.minMb(cached.spec, profile) : wanted
+    // A server that can do with the free memory evicts no other model.
+    const free = Math.floor(freeMemoryOn(memory.freeByPool, count))
     const reserve = async (mb: number) => {
       model.memoryMb = mb
       model.gpus = await this.getRoom(memoryAllocator.reserve(model.modelKey, mb, options))
     }
     try {
-      await reserve(wanted).catch(async (err: unknown) => {
-        const least = isFixed ? meter.minMb(cached.spec, profile) : wanted
-        if (!isOutOfMemory(err) || least >= wanted) throw err
-        await reserve(least)
-      })
+      await reserve(free >= least ? Math.min(wanted, free) : least)
     } catch (err) {
       model.memoryMb = 0
       throw err

@@ -71,20 +71,30 @@ export async function chooseEngine(
   return own
 }
 
-/** Returns whether the engine of a profile implements the architecture in a model's config.json. */
-async function implementsModel({ architectures }: RuntimeProfile, modelDir: string): Promise<boolean> {
+/**
+ * Returns whether the engine of a profile implements the architecture in a model's config.json, and has options for its
+ * type: without a parser, vLLM rejects requests with tools, which the own server accepts for any model.
+ */
+async function implementsModel(
+  { architectures, model_options }: RuntimeProfile,
+  modelDir: string,
+): Promise<boolean> {
   if (!architectures) return true
   for (const place of PLACES) {
-    const found = await architecturesIn(join(modelDir, place, 'config.json'))
-    if (found) return found.some((name) => architectures.includes(name))
+    const found = await configIn(join(modelDir, place, 'config.json'))
+    if (!found) continue
+    const isKnown = model_options === undefined || Object.hasOwn(model_options, found.type)
+    return isKnown && found.architectures.some((name) => architectures.includes(name))
   }
   return false
 }
 
-async function architecturesIn(path: string): Promise<string[] | undefined> {
+async function configIn(path: string): Promise<{ type: string; architectures: string[] } | undefined> {
   try {
-    const { architectures } = JSON.parse(await readFile(path, 'utf8')) as { architectures?: unknown }
-    return Array.isArray(architectures) ? architectures.map(String) : undefined
+    const { architectures, model_type } = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>
+    return Array.isArray(architectures)
+      ? { type: String(model_type), architectures: architectures.map(String) }
+      : undefined
   } catch {
     return undefined
   }

@@ -1,5 +1,6 @@
 import { backoff } from '../../platform/async/retry.ts'
 import type { NodeModel, NodeModelState } from '../../schemas/nodes/node.ts'
+import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import type { Pins } from './pins.ts'
 import type { ModelServer } from './server.ts'
@@ -48,13 +49,15 @@ export class LoadedModel {
   isReplaced = false
   /** True once it had work that only the engine of its version can do. */
   needsOwnEngine = false
+  /** True while its server finishes its last requests before the model returns to that engine. */
+  isReturning = false
   error: string | undefined
   /** True when the last load failed because of the weights, although their bytes are correct. */
   isUnusable = false
   retryAt = 0
   #state: NodeModelState
   #failures = 0
-  /** By profile, the `performance.now` time until which it is not tried again. */
+  /** By profile and settings, the `performance.now` time until which they are not tried again. */
   readonly #avoided = new Map<string, number>()
   readonly #pins: Pick<Pins, 'has' | 'isRetiring'>
 
@@ -104,13 +107,14 @@ export class LoadedModel {
     if (pids.length > 0) this.pids = pids
   }
 
-  /** Skips an engine that failed to serve this model, for a while. */
-  avoidEngine(profileId: string): void {
-    this.#avoided.set(profileId, performance.now() + ENGINE_RETRY_TTL_MS)
+  /** Skips an engine that failed to serve this model with these settings, for a while. */
+  avoidEngine(profileId: string, serving: Serving | undefined): void {
+    this.#avoided.set(attemptOf(profileId, serving), performance.now() + ENGINE_RETRY_TTL_MS)
   }
 
-  avoidsEngine(profileId: string): boolean {
-    return this.needsOwnEngine || (this.#avoided.get(profileId) ?? 0) > performance.now()
+  avoidsEngine(profileId: string, serving: Serving | undefined): boolean {
+    const until = this.#avoided.get(attemptOf(profileId, serving)) ?? 0
+    return this.needsOwnEngine || until > performance.now()
   }
 
   succeed(): void {
@@ -155,3 +159,5 @@ export class LoadedModel {
 }
 
 const remainingMs = (at: number): number => Math.max(0, Math.ceil(at - performance.now()))
+const attemptOf = (profileId: string, serving: Serving | undefined): string =>
+  `${profileId} ${JSON.stringify(serving ?? null)}`

@@ -4,6 +4,7 @@ import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
+import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
@@ -39,10 +40,12 @@ export interface ModelLoaderOptions {
 export class EnvironmentError extends Error {
   override readonly name = 'EnvironmentError'
   readonly profileId: string
+  readonly serving: Serving | undefined
 
-  constructor(profileId: string, cause: unknown) {
+  constructor(profileId: string, serving: Serving | undefined, cause: unknown) {
     super(cause instanceof Error ? cause.message : String(cause), { cause })
     this.profileId = profileId
+    this.serving = serving
   }
 }
 
@@ -85,7 +88,7 @@ export interface PrepareOptions {
   /** Models whose weights must stay on the disk. */
   keep: ProtectedModels
   /** Returns whether a profile other than the version's own must not be used. */
-  isAvoided: (profileId: string) => boolean
+  isAvoided: (profileId: string, serving: Serving | undefined) => boolean
   onDownload: (progress?: DownloadProgress) => void
 }
 
@@ -134,7 +137,10 @@ export class ModelLoader {
     // The promise is awaited below; an earlier rejection must not count as unhandled.
     early?.catch(() => {})
     const cached = found ?? (await this.#download(spec, options))
-    const profile = await chooseEngine(engines, cached.directory, { ...this.#options, ...options })
+    const profile = await chooseEngine(engines, cached.directory, {
+      ...this.#options,
+      isAvoided: (profileId) => options.isAvoided(profileId, spec.serving),
+    })
     const environment = early ?? this.#environmentOf(profile)
     environment.catch(() => {})
     const cachedAt = performance.now()
@@ -143,7 +149,9 @@ export class ModelLoader {
     converter?.catch(() => {})
     // After an abort the installation continues in the background, for the next load.
     const [python, packages] = await unlessAborted(environment, options.signal).catch((err: unknown) => {
-      throw profile === own || options.signal.aborted ? err : new EnvironmentError(profile.profile_id, err)
+      throw profile === own || options.signal.aborted
+        ? err
+        : new EnvironmentError(profile.profile_id, spec.serving, err)
     })
     const pending = missing &&
       converter && { ...missing, converter: await unlessAborted(converter, options.signal) }

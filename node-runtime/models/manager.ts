@@ -124,7 +124,7 @@ export class ModelManager implements AsyncDisposable {
   use(modelKey: string): ModelUse | undefined {
     const model = this.#models.get(modelKey)
     const server = model?.server
-    if (!model || !server || this.#stopping.signal.aborted) return undefined
+    if (!model || !server || model.isReturning || this.#stopping.signal.aborted) return undefined
     model.inFlight += 1
     return {
       server,
@@ -156,8 +156,8 @@ export class ModelManager implements AsyncDisposable {
     if (isToolKey(modelKey))
       throw new ModelUnavailableError('no_capacity', 'this node does not have this tool')
     const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
-    if (isOwnEngine) await this.#returnToOwnEngine(model)
-    if (model.server) {
+    if (isOwnEngine) model.needsOwnEngine = true
+    if (model.server && !mustReturn(model)) {
       // The caller is about to use it, so it must not be unloaded as idle in between.
       model.lastUsed = Date.now()
       return
@@ -171,6 +171,8 @@ export class ModelManager implements AsyncDisposable {
       )
     }
     await (model.loading ??= this.#load(model))
+    // The load may have begun before the model needed its own engine.
+    if (isOwnEngine && mustReturn(model)) await this.load(modelKey, { isOwnEngine })
   }
 
   /**
@@ -207,15 +209,27 @@ export class ModelManager implements AsyncDisposable {
     )
   }
 
-  /** Stops a server that runs on another engine than the version's own, once its requests have ended. */
-  async #returnToOwnEngine(model: LoadedModel): Promise<void> {
-    model.needsOwnEngine = true
-    await model.loading?.catch(() => {})
-    if (!model.server || !model.isReplaced) return
-    const until = performance.now() + OWN_ENGINE_WAIT_TIMEOUT_MS
-    while (model.inFlight > 0 && performance.now() < until)
-      await sleep(OWN_ENGINE_POLL_INTERVAL_MS, undefined, { ref: false })
-    await this.memoryAllocator.evict(model)
+  /**
+   * Stops a server that runs on another engine than the version's own, once its requests have ended; until then it gets
+   * no new ones. Throws if they take too long.
+   */
+  async #leaveReplacement(model: LoadedModel): Promise<void> {
+    model.isReturning = true
+    try {
+      const until = performance.now() + OWN_ENGINE_WAIT_TIMEOUT_MS
+      while (model.inFlight > 0) {
+        if (performance.now() > until)
+          throw new ModelUnavailableError(
+            'no_capacity',
+            'its requests on another engine take too long to end',
+          )
+        await sleep(OWN_ENGINE_POLL_INTERVAL_MS, undefined, { ref: false })
+        this.#stopping.signal.throwIfAborted()
+      }
+      await this.#bringUp.getRoom(this.memoryAllocator.evict(model))
+    } finally {
+      model.isReturning = false
+    }
   }
 
   #add(modelKey: string, state: NodeModel['state']): LoadedModel {
@@ -228,6 +242,12 @@ export class ModelManager implements AsyncDisposable {
     const { cache, log } = this.#options
     const { modelKey } = model
     const startedAt = performance.now()
+    if (mustReturn(model)) {
+      await this.#leaveReplacement(model).catch((err: unknown) => {
+        model.loading = undefined
+        throw err
+      })
+    }
     try {
       // The model's last server may still be stopping and use its memory.
       await this.#bringUp.getRoom(this.memoryAllocator.whenGone(model))
@@ -292,3 +312,7 @@ export class ModelManager implements AsyncDisposable {
     if (state === 'cold' && model.error === undefined && !model.loading) this.#models.delete(model.modelKey)
   }
 }
+
+/** Returns whether a model's server runs on another engine than the one that its work needs. */
+const mustReturn = ({ server, isReplaced, needsOwnEngine }: LoadedModel): boolean =>
+  server !== undefined && isReplaced && needsOwnEngine

@@ -60,8 +60,13 @@ export const RuntimeProfile = Type.Object(
     ),
     /** Arguments for the fields of an endpoint's `serving`, with `{value}` in place of the value. */
     serving_options: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String({ minLength: 1 })))),
-    /** The arguments that endpoints may set in `serving.engine_args`, without leading dashes. */
-    engine_args: Type.Optional(Type.Array(Type.String({ pattern: '^[a-z][a-z0-9-]*$' }))),
+    /** The arguments that endpoints may set in `serving.engine_args`, without leading dashes, and their values. */
+    engine_args: Type.Optional(
+      Type.Record(
+        Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
+        Type.Union([Vocabulary('integer', 'boolean'), Type.Array(Type.String({ minLength: 1 }))]),
+      ),
+    ),
     /**
      * A command that converts a model's files into what the server reads, once for each set of files. The result is a
      * folder: `{out_dir}` in this command and `{converted_dir}` in the server's command

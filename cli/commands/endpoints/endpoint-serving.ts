@@ -51,7 +51,13 @@ export function servingCommand(endpoints: Command): void {
         if (!owned) throw usageError(`${name} belongs to another account`)
         const change = servingOf(options)
         const isChange = reset || Object.keys(change).length > 0
-        const merged = { ...(reset ? {} : before), ...change }
+        const kept = reset ? undefined : before
+        const engine_args = { ...kept?.engine_args, ...change.engine_args }
+        const merged = {
+          ...kept,
+          ...change,
+          ...(Object.keys(engine_args).length > 0 && { engine_args }),
+        }
         const serving = Object.keys(merged).length > 0 ? merged : null
         const after = isChange ? await h.endpoints.update(given, { serving }) : { serving: before }
         print({ json }, after.serving ?? null, formatServing(name, after.serving))
@@ -80,9 +86,9 @@ function engineArgument(
   text: string,
   before: NonNullable<Serving['engine_args']> = {},
 ): NonNullable<Serving['engine_args']> {
-  const [, name, value] = /^(?:--)?([a-z][a-z0-9-]*)(?:=(.*))?$/s.exec(filled(text)) ?? []
-  if (name === undefined) throw new InvalidArgumentError('It must have the form name=value, or name.')
-  return { ...before, [name]: valueOf(value) }
+  const [, given, value] = /^(?:--)?([a-z][a-z0-9_-]*)(?:=(.*))?$/s.exec(filled(text)) ?? []
+  if (given === undefined) throw new InvalidArgumentError('It must have the form name=value, or name.')
+  return { ...before, [given.replaceAll('_', '-')]: valueOf(value) }
 }
 
 function valueOf(text: string | undefined): string | number | boolean {

@@ -181,7 +181,7 @@ describe('the engine of a model', function () {
       return [engine, argv[argv.indexOf('--gpu-memory-utilization') + 1]]
     }
 
-    assert.deepEqual(await loadWith(20_000), [VLLM, '0.085'])
+    assert.deepEqual(await loadWith(20_000), [VLLM, '0.166'])
     assert.deepEqual(await loadWith(22_500), [OWN, undefined])
     assert.deepEqual(await loadWith(10_000), [VLLM, '0.341'])
   })
@@ -212,14 +212,13 @@ describe('the engine of a model', function () {
     assert.ok(use)
 
     const loading = models.load(key, { isOwnEngine: true })
-    const first = await Promise.race([
-      loading.then(() => 'loaded'),
-      argumentsOf(node, key).then(() => 'served'),
-    ])
+    assert.equal(models.use(key), undefined)
+    const { statusCode, body } = await use.server.pool.request({ method: 'POST', path: '/x', body: '{}' })
+    await body.dump()
+    assert.equal(statusCode, 200)
     use[Symbol.dispose]()
     await loading
 
-    assert.equal(first, 'served')
     assert.equal(engineOf(node, key), OWN)
     await models.evict(key, false)
     await models.load(key)

@@ -29,3 +29,7 @@ export async function assertOnlyServing(
     )
   }
 }
+
+/** Returns the column of a serving; null without any setting. */
+export const servingColumn = (serving: Serving | null): string | null =>
+  serving && Object.keys(serving).length > 0 ? JSON.stringify(serving) : null

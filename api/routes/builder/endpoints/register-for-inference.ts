@@ -22,7 +22,7 @@ import { assertMayPublish } from '../../../registry/may-publish.ts'
 import { publishEndpoint } from '../../../registry/publish.ts'
 import { assertItemLimit } from '../../../storage/account-items.ts'
 import { checkListing } from './check-listing.ts'
-import { assertOnlyServing, assertServing } from './check-serving.ts'
+import { assertOnlyServing, assertServing, servingColumn } from './check-serving.ts'
 import { presentEndpoint } from './present.ts'
 
 export const registerForInference = route({
@@ -147,7 +147,7 @@ async function create(
     model_category: model?.config.category ?? root.category,
     tags: body.tags ?? [],
     examples: JSON.stringify(body.examples ?? []),
-    serving: body.serving && JSON.stringify(body.serving),
+    serving: servingColumn(body.serving ?? null),
     price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
     price_set: body.price_per_request !== undefined,
     created_at: now,

@@ -16,7 +16,7 @@ import type { Services } from '../../../services.ts'
 import { assertListingLimit } from '../../../storage/account-items.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
-import { assertOnlyServing, assertServing } from './check-serving.ts'
+import { assertOnlyServing, assertServing, servingColumn } from './check-serving.ts'
 import { deprecationAfter } from './deprecation.ts'
 import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
@@ -125,7 +125,7 @@ async function apply(
     price_set: priceMicro === undefined ? undefined : true,
     ...asJson(schemas),
     ...deprecation,
-    serving: body.serving === undefined ? undefined : body.serving && JSON.stringify(body.serving),
+    serving: body.serving === undefined ? undefined : servingColumn(body.serving),
     review_status,
     review_note: review_status === before.review_status ? before.review_note : null,
   })

@@ -26,6 +26,7 @@ describe('the serving of an endpoint', () => {
     assert.equal((await read(id)).serving, null)
 
     const first = { max_model_len: 8_192, engine_args: { 'max-num-seqs': 32 } }
+    assert.equal((await patch(id, {})).body.serving, null)
     for (const serving of [first, { engine: 'transformers' }, null]) {
       const { status, body } = await patch(id, serving)
       assert.deepEqual([status, body.serving], [200, serving], JSON.stringify(body))
@@ -83,6 +84,9 @@ describe('the serving of an endpoint', () => {
         /serving\.engine_args\.trust-remote-code: .*allowed: .*max-num-seqs/,
       ],
       [{ engine_args: { '--max-num-seqs': 4 } }, /serving\.engine_args/],
+      [{ engine_args: { 'max-num-seqs': 'lots' } }, /max-num-seqs: must be an integer/],
+      [{ engine_args: { 'enforce-eager': 'no' } }, /enforce-eager: must be true or false/],
+      [{ engine_args: { 'kv-cache-dtype': 'int1' } }, /kv-cache-dtype: must be one of auto, fp8/],
       [{ max_len: 4 }, /max_len/],
     ]
     for (const [serving, words] of cases) {
@@ -101,9 +105,9 @@ describe('the serving of an endpoint', () => {
 
   it('allows no argument that reads files, loads code or opens a port', () => {
     const dangerous = /trust|path|dir|plugin|code|host|port|middleware|media|config-file|ssl|log|uds|model$/
-    for (const { engine_args = [] } of loadCatalog().profiles)
+    for (const { engine_args = {} } of loadCatalog().profiles)
       assert.deepEqual(
-        engine_args.filter((name) => dangerous.test(name.replace('max-logprobs', ''))),
+        Object.keys(engine_args).filter((name) => dangerous.test(name.replace('max-logprobs', ''))),
         [],
       )
   })
@@ -119,12 +123,12 @@ describe('the serving of an endpoint', () => {
 
     assert.match(await run(), /with the defaults/)
     await run('--max-model-len', '4096', '--engine-arg', 'max-num-seqs=16', '--engine-arg', 'enforce-eager')
-    const out = await run('--gpu-memory-mb', '9000')
+    const out = await run('--gpu-memory-mb', '9000', '--engine-arg', 'seed=7')
     assert.match(out, /max_model_len: 4096\n.*gpu_memory_mb: 9000|gpu_memory_mb: 9000/)
     assert.deepEqual((await read(id)).serving, {
       max_model_len: 4_096,
       gpu_memory_mb: 9_000,
-      engine_args: { 'max-num-seqs': 16, 'enforce-eager': true },
+      engine_args: { 'max-num-seqs': 16, 'enforce-eager': true, seed: 7 },
     })
     await run('--reset')
     assert.equal((await read(id)).serving, null)
