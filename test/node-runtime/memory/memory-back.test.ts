@@ -108,7 +108,7 @@ describe("an evicted model's memory", () => {
     assert.equal(memory.heldBy('old'), 0)
     assert.ok(calls.filter((call) => call.endsWith('undefined; held: 80')).length > 2, calls.join('\n'))
     assert.equal(lines.length, 1)
-    assert.match(lines[0] ?? '', /cannot measure .* assuming that it is/)
+    assert.match(lines[0] ?? '', /cannot determine .* assuming that it has/)
   })
 
   it('is awaited again when the driver recovers', async () => {
