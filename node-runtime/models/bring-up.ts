@@ -146,17 +146,14 @@ export class BringUp {
     const isFixed = profile.vram_share !== undefined
     const peak = isFixed ? undefined : measured.of(model.modelKey)
     const wanted = peak ?? meter.estimateMb(cached.spec, profile)
-    const count = profile.tensor_parallel ?? 1
-    const options = { count, signal: stopping, model }
     const least = isFixed ? meter.minMb(cached.spec, profile) : wanted
+    const count = profile.tensor_parallel ?? 1
     // A server that can do with the free memory evicts no other model.
     const free = Math.floor(freeMemoryOn(memory.freeByPool, count))
-    const reserve = async (mb: number) => {
-      model.memoryMb = mb
-      model.gpus = await this.getRoom(memoryAllocator.reserve(model.modelKey, mb, options))
-    }
+    model.memoryMb = free >= least ? Math.min(wanted, free) : least
     try {
-      await reserve(free >= least ? Math.min(wanted, free) : least)
+      const options = { count, signal: stopping, model }
+      model.gpus = await this.getRoom(memoryAllocator.reserve(model.modelKey, model.memoryMb, options))
     } catch (err) {
       model.memoryMb = 0
       throw err

@@ -1,13 +1,7 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
-
-/**
- * The possible locations of a Hugging Face folder in a model's files: the root, or the subfolder that trainers write.
- */
-const PLACES = ['', 'model']
+import { architectureIn } from './options.ts'
 
 export interface EngineOptions {
   catalog: Pick<Catalog, 'profiles' | 'profile'>
@@ -80,22 +74,7 @@ async function implementsModel(
   modelDir: string,
 ): Promise<boolean> {
   if (!architectures) return true
-  for (const place of PLACES) {
-    const found = await configIn(join(modelDir, place, 'config.json'))
-    if (!found) continue
-    const isKnown = model_options === undefined || Object.hasOwn(model_options, found.type)
-    return isKnown && found.architectures.some((name) => architectures.includes(name))
-  }
-  return false
-}
-
-async function configIn(path: string): Promise<{ type: string; architectures: string[] } | undefined> {
-  try {
-    const { architectures, model_type } = JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>
-    return Array.isArray(architectures)
-      ? { type: String(model_type), architectures: architectures.map(String) }
-      : undefined
-  } catch {
-    return undefined
-  }
+  const found = await architectureIn(modelDir)
+  if (!found || (model_options && !Object.hasOwn(model_options, found.type))) return false
+  return found.architectures.some((name) => architectures.includes(name))
 }

@@ -13,7 +13,7 @@ const CLOSING = '</think>'
  */
 export async function optionsOf(profile: RuntimeProfile, modelDir: string): Promise<readonly string[]> {
   const { model_options: byType, trace_options: byTemplate } = profile
-  const ofType = byType ? (byType[(await modelTypeIn(modelDir)) ?? ''] ?? []) : []
+  const ofType = byType ? (byType[(await architectureIn(modelDir))?.type ?? ''] ?? []) : []
   if (!byTemplate) return ofType
   const template = await templateIn(modelDir)
   if (!template.includes(OPENING)) return ofType
@@ -27,12 +27,15 @@ function beginsTrace(template: string): boolean {
   return prompt.includes(OPENING) && !prompt.includes(CLOSING)
 }
 
-async function modelTypeIn(modelDir: string): Promise<string | undefined> {
+/** Returns the model type and architectures in a model's config.json; undefined for models in other formats. */
+export async function architectureIn(
+  modelDir: string,
+): Promise<{ type: string; architectures: string[] } | undefined> {
   for (const place of PLACES) {
-    const config = await jsonIn(join(modelDir, place, 'config.json'))
-    if (typeof config['model_type'] === 'string') return config['model_type']
+    const { model_type: type, architectures } = await jsonIn(join(modelDir, place, 'config.json'))
+    if (typeof type === 'string')
+      return { type, architectures: Array.isArray(architectures) ? architectures.map(String) : [] }
   }
-  // Models in other formats have no such options.
   return undefined
 }
 

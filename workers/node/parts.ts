@@ -131,11 +131,11 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
   })
   let gpuFailure: string | undefined
+  const has = { hasContainers: containers !== undefined, hasCompiler: hasCompiler() }
   const inventory = await takeInventory({
     profiles: catalog.profiles,
     ableToRun: able,
-    hasContainers: containers !== undefined,
-    hasCompiler: hasCompiler(),
+    ...has,
     held: () => driver.held(),
     toolIsolation: isolation,
     memoryMb: config.HEARTH_NODE_MEMORY_MB,
@@ -145,11 +145,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   const gaps = gapsOf(inventory.isolation ?? {})
   if (gaps.length > 0) emit(log, 'node.isolation_incomplete', { gaps })
   if (inventory.gpu_restriction) emit(log, 'node.gpus_left_out', inventory.gpu_restriction)
-  logMissingProfiles(catalog, inventory, {
-    hasContainers: containers !== undefined,
-    hasCompiler: hasCompiler(),
-    log,
-  })
+  logMissingProfiles(catalog, inventory, { ...has, log })
   const identity = await joinPool(config, inventory)
   const environments = new Environments({
     profiles: [

@@ -64,7 +64,7 @@ export async function moveImport(services: Services, move: ImportMove): Promise<
 const untested = () =>
   new ApiError(
     'forbidden',
-    'a hub import becomes ready by passing its test, which follows its first request; its account can make it ready' +
+    'a hub import becomes ready by passing its test, which follows its first request; its account can make it ready ' +
       "again only if that account disabled it; move it to candidate to have it tested again, or ask the platform's operator",
   )
 
