@@ -1,21 +1,25 @@
 import type { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
 import type { Serving } from '../schemas/nodes/serving.ts'
+import { freeMemoryOn, gpuCount, gpusPerModel, type NodeGpus } from './placement/gpu-capacity.ts'
 
 type Rule = NonNullable<RuntimeProfile['engine_args']>[string]
-type Profile = Pick<RuntimeProfile, 'profile_id' | 'model_kind' | 'serving_options' | 'engine_args'>
+type Profile = Pick<
+  RuntimeProfile,
+  'profile_id' | 'model_kind' | 'command' | 'vram_share' | 'serving_options' | 'engine_args'
+>
 
 /** Returns the field of a serving that no engine of the version's kind accepts, and why; undefined if all are accepted. */
 export function servingProblem(
-  { engine_args = {} }: Serving,
+  serving: Serving,
   { runtime_profile }: { runtime_profile: string },
   profiles: readonly Profile[],
 ): { field: string; message: string } | undefined {
-  const kind = profiles.find(({ profile_id }) => profile_id === runtime_profile)?.model_kind
-  const able = profiles.filter(
-    ({ model_kind, serving_options }) => kind !== undefined && model_kind === kind && serving_options,
-  )
+  const able = enginesFor(runtime_profile, profiles)
   if (able.length === 0)
     return { field: 'serving', message: 'only language models in safetensors have these settings' }
+  const conflict = conflictIn(serving, able)
+  if (conflict) return conflict
+  const { engine_args = {} } = serving
   const allowed = Object.fromEntries(able.flatMap((profile) => Object.entries(profile.engine_args ?? {})))
   for (const [name, value] of Object.entries(engine_args)) {
     const field = `serving.engine_args.${name}`
@@ -28,6 +32,81 @@ export function servingProblem(
   }
   return undefined
 }
+
+/** Returns the field of a serving that needs more than any node of an account has, and why; undefined otherwise. */
+export function fleetProblem(
+  { tensor_parallel = 1, gpu_memory_mb }: Serving,
+  { runtime_profile }: { runtime_profile: string },
+  { profiles, nodes }: { profiles: readonly Profile[]; nodes: readonly NodeGpus[] },
+): { field: string; message: string } | undefined {
+  const most = Math.max(0, ...nodes.map(gpusPerModel))
+  if (tensor_parallel > 1 && most < tensor_parallel) {
+    const message = `must be at most ${Math.max(1, most)}: the largest node that works for your account has ${gpuCount(most)}`
+    return { field: 'serving.tensor_parallel', message }
+  }
+  // Without a GPU node, there is no size to compare with, and the setting has no effect.
+  if (gpu_memory_mb === undefined || most === 0) return undefined
+  const able = enginesFor(runtime_profile, profiles)
+  const share = Math.max(0, ...able.map(({ vram_share = 1 }) => vram_share))
+  const sizes = nodes.map(({ gpus = [] }) =>
+    freeMemoryOn(
+      gpus.map(({ memory_mb }) => memory_mb),
+      tensor_parallel,
+    ),
+  )
+  const largest = Math.max(...sizes)
+  const limit = Math.floor(share * largest)
+  if (gpu_memory_mb <= limit) return undefined
+  const whose =
+    tensor_parallel === 1 ? 'the largest GPU has' : `the ${tensor_parallel} largest GPUs of a node share`
+  const message = `must be at most ${limit}: ${whose} ${largest} MB, of which a model may use ${Math.round(100 * share)}%`
+  return { field: 'serving.gpu_memory_mb', message }
+}
+
+/** Returns the profiles with settings that serve the same kind of model as this one. */
+function enginesFor(runtimeProfile: string, profiles: readonly Profile[]): Profile[] {
+  const kind = profiles.find(({ profile_id }) => profile_id === runtimeProfile)?.model_kind
+  return profiles.filter(
+    ({ model_kind, serving_options }) => kind !== undefined && model_kind === kind && serving_options,
+  )
+}
+
+/** Returns settings that contradict each other, or that no engine accepts. */
+function conflictIn(
+  { engine = 'auto', tensor_parallel = 1, speculative }: Serving,
+  able: readonly Profile[],
+): { field: string; message: string } | undefined {
+  if (tensor_parallel > 1 && engine !== 'auto')
+    return {
+      field: 'serving.tensor_parallel',
+      message: `the engine ${engine} uses one GPU; remove tensor_parallel or set engine to auto`,
+    }
+  if (tensor_parallel > 1 && !able.some(isDivisible))
+    return {
+      field: 'serving.tensor_parallel',
+      message: 'no engine of this platform divides a model among GPUs',
+    }
+  const { method, prompt_lookup_min: min, prompt_lookup_max: max } = speculative ?? {}
+  const lookup = min === undefined ? 'prompt_lookup_max' : 'prompt_lookup_min'
+  if (method === 'mtp' && (min ?? max) !== undefined)
+    return { field: `serving.speculative.${lookup}`, message: 'applies only to the method ngram' }
+  if (min !== undefined && max !== undefined && min > max)
+    return {
+      field: 'serving.speculative.prompt_lookup_min',
+      message: `must be at most prompt_lookup_max, ${max}`,
+    }
+  return undefined
+}
+
+/** Returns whether a profile's engine can divide a model among several GPUs. */
+const isDivisible = ({ command }: Pick<RuntimeProfile, 'command'>): boolean =>
+  command.includes('{tensor_parallel}')
+
+/** Returns a profile with the number of GPUs that a serving sets. */
+export const profileFor = <P extends Pick<RuntimeProfile, 'command' | 'tensor_parallel'>>(
+  profile: P,
+  { tensor_parallel }: Serving = {},
+): P => (tensor_parallel !== undefined && isDivisible(profile) ? { ...profile, tensor_parallel } : profile)
 
 /** Returns what a value must be if it isn't; undefined if it is. */
 function expectation(rule: Rule | undefined, value: string | number | boolean): string | undefined {
@@ -47,7 +126,7 @@ export function servingArguments(
 ): string[] {
   const named = Object.entries(settings).flatMap(([name, value]) =>
     (Object.hasOwn(options, name) ? (options[name] ?? []) : []).map((part) =>
-      part.replace('{value}', String(value)),
+      part.replace('{value}', () => (typeof value === 'object' ? JSON.stringify(value) : String(value))),
     ),
   )
   const others = Object.entries(engine_args).flatMap(([name, value]) => {

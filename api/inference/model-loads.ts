@@ -23,6 +23,7 @@ export interface LoadNeed {
   readonly account_id: string
   readonly runtime_profile: string
   readonly memory_mb: number
+  readonly tensor_parallel?: number | null
 }
 
 export interface ModelLoadsOptions {

@@ -39,6 +39,8 @@ export interface ModelVersionTable {
   parent_job_id: Optional<string>
   base_model_version_id: Optional<string>
   memory_mb: number
+  /** The GPUs of one node that the serving of an endpoint gives to it; set by a trigger. */
+  tensor_parallel: Optional<number>
   input_schema: Json<Record<string, unknown>>
   output_schema: Json<Record<string, unknown>>
   example_input: Json<Record<string, unknown>>

@@ -12,6 +12,7 @@ export interface StageModel {
   runtime_profile: string
   task_type: string
   memory_mb: number
+  tensor_parallel?: number | null
   price_micro: number
   /** Expected milliseconds for one run, a load from disk (`cached_ms`) and a load from the store (`cold_ms`). */
   run_ms: number
@@ -74,6 +75,7 @@ export function costsOf(
     account_id: accountId,
     runtime_profile: model.runtime_profile,
     memory_mb: model.memory_mb,
+    tensor_parallel: model.tensor_parallel ?? null,
     ...(wanted && { hardware: wanted }),
     now,
   }

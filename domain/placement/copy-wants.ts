@@ -3,7 +3,10 @@ import { type ScheduleEntry, scheduledMin } from './copy-schedule.ts'
 import type { WarmRequirement } from './warm-pins.ts'
 
 /** The copies that an endpoint wants, and what its model needs. */
-export interface EndpointCopies extends Pick<WarmRequirement, 'model_key' | 'runtime_profile' | 'memory_mb'> {
+export interface EndpointCopies extends Pick<
+  WarmRequirement,
+  'model_key' | 'runtime_profile' | 'memory_mb' | 'tensor_parallel'
+> {
   readonly account_id: string
   readonly is_public: boolean
   /** The minimum that operators set, whatever the owner sets. */
@@ -30,7 +33,9 @@ export function copiesByModel(
   { now, defaultIdleS }: { now: Date; defaultIdleS: number },
 ): ModelCopies[] {
   return [...Map.groupBy(endpoints, ({ model_key }) => model_key).values()].map((rows) => {
-    const [{ model_key, runtime_profile, memory_mb, account_id }] = rows as [EndpointCopies]
+    const [{ model_key, runtime_profile, memory_mb, tensor_parallel = null, account_id }] = rows as [
+      EndpointCopies,
+    ]
     const isOpen = rows.some((row) => row.is_public || row.account_id !== account_id)
     const scaled = rows.filter(({ max_copies }) => max_copies !== null)
     const { copies: min, by: minBy } = rows
@@ -45,6 +50,7 @@ export function copiesByModel(
       model_key,
       runtime_profile,
       memory_mb,
+      tensor_parallel,
       account_id: isOpen ? null : account_id,
       isScaled: scaled.length > 0,
       want: {

@@ -1,4 +1,4 @@
-import type { NodeModel } from '../../schemas/nodes/node.ts'
+import type { Gpu, NodeModel } from '../../schemas/nodes/node.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 
 /**
@@ -9,11 +9,57 @@ export function freeMemoryOn(roomByGpu: readonly number[], count: number): numbe
   return count * (roomByGpu.toSorted((a, b) => b - a)[count - 1] ?? 0)
 }
 
-type Gpus = Pick<NodeSnapshot, 'gpus' | 'memory_free_mb' | 'memory_total_mb' | 'split_profiles'>
+type Gpus = Pick<
+  NodeSnapshot,
+  'gpus' | 'gpus_per_model' | 'memory_free_mb' | 'memory_total_mb' | 'split_profiles'
+>
 
-/** Returns how many GPUs of a node a profile uses: one, unless the node reports otherwise. */
-export const gpusFor = ({ split_profiles = [] }: Pick<Gpus, 'split_profiles'>, profileId: string): number =>
-  split_profiles.find(({ profile_id }) => profile_id === profileId)?.tensor_parallel ?? 1
+/** The GPUs of a node. */
+export type NodeGpus = Pick<NodeSnapshot, 'gpus' | 'gpus_per_model'>
+
+/** What a model needs of a node's GPUs. */
+interface GpuNeed {
+  readonly runtime_profile: string
+  readonly memory_mb: number
+  readonly tensor_parallel?: number | null
+}
+
+/** The prefix of a MIG instance's `device`. */
+const MIG = 'MIG-'
+
+/** Returns the number of GPUs that one program can use together. CUDA shows it no more than one MIG instance. */
+export const gpusOfOneProgram = (gpus: readonly Gpu[]): number =>
+  gpus.some(({ device }) => device?.startsWith(MIG)) ? 1 : gpus.length
+
+/**
+ * Returns how many GPUs of a node a model uses: the number in its endpoint's settings, otherwise that of its profile,
+ * which is one unless the node reports otherwise.
+ */
+const gpusFor = (
+  { split_profiles = [] }: Pick<Gpus, 'split_profiles'>,
+  { runtime_profile, tensor_parallel }: Omit<GpuNeed, 'memory_mb'>,
+): number =>
+  tensor_parallel ??
+  split_profiles.find(({ profile_id }) => profile_id === runtime_profile)?.tensor_parallel ??
+  1
+
+/** Returns why a node has too few GPUs for an endpoint's settings; undefined if it has enough. */
+export function gpuCountFault(
+  node: NodeGpus,
+  { tensor_parallel }: Pick<GpuNeed, 'tensor_parallel'>,
+): string | undefined {
+  const most = gpusPerModel(node)
+  if (!tensor_parallel || tensor_parallel === 1 || most >= tensor_parallel) return undefined
+  const together = (node.gpus?.length ?? 0) > most ? ' that one model can use together' : ''
+  return `has ${gpuCount(most)}${together}, but tensor_parallel is ${tensor_parallel}`
+}
+
+/** Returns how many GPUs of a node one model can use together. */
+export const gpusPerModel = ({ gpus = [], gpus_per_model = gpus.length }: NodeGpus): number => gpus_per_model
+
+/** Returns a number of GPUs in words. */
+export const gpuCount = (count: number): string =>
+  `${COUNTS[count] ?? String(count)} GPU${count === 1 ? '' : 's'}`
 
 /**
  * Returns the free memory plus the memory of idle unpinned models, which can be evicted. One number per GPU, or one for
@@ -30,12 +76,12 @@ export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): nu
   return reach
 }
 
-/** Returns the largest model of a profile that an otherwise empty node could load, in MB. */
-export const capacityFor = (snapshot: Gpus, profileId: string): number =>
+/** Returns the largest model with these needs that an otherwise empty node could load, in MB. */
+export const capacityFor = (snapshot: Gpus, need: Omit<GpuNeed, 'memory_mb'>): number =>
   snapshot.gpus
     ? freeMemoryOn(
         snapshot.gpus.map(({ memory_mb }) => memory_mb),
-        gpusFor(snapshot, profileId),
+        gpusFor(snapshot, need),
       )
     : snapshot.memory_total_mb
 
@@ -71,17 +117,18 @@ export const trainingProcesses = (
 export function gpuCapacityFault(
   snapshot: Gpus,
   reach: readonly number[],
-  { runtime_profile, memory_mb }: { runtime_profile: string; memory_mb: number },
+  need: GpuNeed,
 ): string | undefined {
   const { gpus } = snapshot
-  const count = gpus ? gpusFor(snapshot, runtime_profile) : 1
+  const { memory_mb } = need
+  const count = gpus ? gpusFor(snapshot, need) : 1
   const most = Math.floor(freeMemoryOn(reach, count))
   // A model that needs no GPU memory always fits.
   if (most >= memory_mb || memory_mb === 0) return undefined
   if (!gpus) return `has ${most} MB within reach, but ${memory_mb} MB are needed`
   const part = memory_mb / count
   const where = count > 1 ? ` on each of ${count}` : gpus.length > 1 ? ' on one' : ''
-  if (capacityFor(snapshot, runtime_profile) < memory_mb) {
+  if (capacityFor(snapshot, need) < memory_mb) {
     return `has ${sizesOf(gpus.map((gpu) => gpu.memory_mb))}, but ${gb(part, Math.ceil)} GB are needed${where}`
   }
   return `has ${Math.floor(most / count)} MB within reach${where}, but ${Math.ceil(part)} MB are needed`
@@ -93,12 +140,13 @@ export function gpuCapacityFault(
  */
 export function reserveCapacity(
   snapshot: NodeSnapshot,
-  { runtime_profile, memory_mb }: { runtime_profile: string; memory_mb: number },
+  need: GpuNeed,
 ): { snapshot: NodeSnapshot; gpus: number[] } {
   const { gpus } = snapshot
+  const { memory_mb } = need
   const memory_free_mb = snapshot.memory_free_mb - memory_mb
   if (!gpus) return { snapshot: { ...snapshot, memory_free_mb }, gpus: [] }
-  const count = gpusFor(snapshot, runtime_profile)
+  const count = gpusFor(snapshot, need)
   const part = memory_mb / count
   const byReach = reachableMemory(snapshot, snapshot.models)
     .map((mb, gpu) => ({ mb, gpu }))
@@ -115,11 +163,10 @@ const COUNTS = ['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'ei
 
 /** Describes GPU sizes in words. */
 function sizesOf(sizes: readonly number[]): string {
-  const count = COUNTS[sizes.length] ?? String(sizes.length)
   const all = [...new Set(sizes.map((mb) => gb(mb, Math.floor)))]
   const last = all.at(-1) ?? 0
   const listed = all.length > 1 ? `${all.slice(0, -1).join(', ')} and ${last}` : String(last)
-  return `${count} GPU${sizes.length === 1 ? '' : 's'} of ${listed} GB`
+  return `${gpuCount(sizes.length)} of ${listed} GB`
 }
 
 /**

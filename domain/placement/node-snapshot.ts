@@ -30,6 +30,8 @@ export interface NodeSnapshot {
   readonly environments?: readonly NodeEnvironment[]
   /** The GPUs by index; absent when memory is RAM or the node doesn't report them. */
   readonly gpus?: readonly GpuCapacity[]
+  /** The number of GPUs that one model can use together; absent if it can use all of them. */
+  readonly gpus_per_model?: number
   /** The profiles that run on several GPUs at once. */
   readonly split_profiles?: readonly SplitProfile[]
   /** Present while the node cannot reach the gate. */

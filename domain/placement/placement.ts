@@ -1,6 +1,6 @@
 import type { NodeEnvironment, NodeModel } from '../../schemas/nodes/node.ts'
 import { drawBest, ScoreBuckets } from '../score-buckets.ts'
-import { reachableMemory, gpuCapacityFault } from './gpu-capacity.ts'
+import { gpuCapacityFault, gpuCountFault, reachableMemory } from './gpu-capacity.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
 import { isLoading, serves, stageOf, warmthOf } from './node-snapshot.ts'
 
@@ -11,6 +11,8 @@ export interface PlacementNeed {
   readonly account_id: string | null
   readonly runtime_profile: string
   readonly memory_mb: number
+  /** The GPUs of one node that its endpoint's settings give to the model; unset or null for the profile's number. */
+  readonly tensor_parallel?: number | null
   /** Restricts the request to this hardware. */
   readonly hardware?: 'cpu' | 'gpu' | 'xpu'
   /** Nodes on which this request has already been tried. */
@@ -92,6 +94,8 @@ export function rejectReason(node: IndexedNode, need: PlacementNeed): string | u
     return `has the model only ${warmth}`
   if (model?.retry_at !== undefined && model.retry_at > need.now)
     return `failed to load it: ${model.error ?? 'unknown'}`
+  const tooFew = gpuCountFault(snapshot, need)
+  if (tooFew !== undefined) return tooFew
   if (snapshot.gpu_fault?.takes_no_runs && snapshot.gpus && need.memory_mb > 0) return 'cannot use its GPUs'
   // The memory of a loading model is already reserved.
   if (isLoading(model)) return undefined

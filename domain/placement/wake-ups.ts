@@ -8,6 +8,7 @@ interface RunnableModel {
   readonly model_key: string
   readonly runtime_profile: string
   readonly memory_mb: number
+  readonly tensor_parallel?: number | null
 }
 
 /** Tasks of one account and model that no node could run. */
@@ -66,7 +67,7 @@ class Board {
   /** Models that at least one node holds; such a node may be a better choice than any other. */
   readonly #known = new Set<string>()
   /**
-   * By profile and account, the smallest memory that no node has free. Memory only shrinks during a plan, so larger
+   * By profile, number of GPUs and account, the smallest memory that no node has free. Memory only shrinks during a plan, so larger
    * requests can be skipped.
    */
   readonly #lacking = new Map<string, number>()
@@ -81,9 +82,9 @@ class Board {
    * slots.
    */
   place(need: AccountNeed, random: () => number): boolean {
-    const { account_id, runtime_profile, memory_mb, model_key } = need
+    const { account_id, runtime_profile, memory_mb, tensor_parallel, model_key } = need
     const owner = this.#index.hasOwnNode(account_id) ? account_id : ''
-    const key = `${owner} ${runtime_profile}`
+    const key = `${owner} ${runtime_profile} ${tensor_parallel ?? ''}`
     const lacking = this.#lacking.get(key) ?? Number.POSITIVE_INFINITY
     const isKnown = this.#known.has(model_key)
     if (!isKnown && memory_mb >= lacking) return false

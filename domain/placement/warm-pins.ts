@@ -11,6 +11,7 @@ export interface WarmRequirement {
   readonly account_id: string | null
   readonly runtime_profile: string
   readonly memory_mb: number
+  readonly tensor_parallel?: number | null
   readonly nodes: number
   /** The number of copies that stay loaded: `nodes`, or one more that isn't pinned. */
   readonly copies: number

@@ -2,13 +2,14 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { gpusOfOneProgram } from '../../domain/placement/gpu-capacity.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { VERSION } from '../../platform/version.ts'
 import type { Isolation, NodeInventory } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import type { ConfinementMechanisms } from '../processes/confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
-import { findGpus, gpusOfOneProgram } from './nvidia.ts'
+import { findGpus } from './nvidia.ts'
 
 /** The version of the node runtime, which is the version of the platform it was released with. Gateways compare it. */
 export const RUNTIME_VERSION = VERSION

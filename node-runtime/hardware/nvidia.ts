@@ -17,7 +17,6 @@ const PCI_DEVICES = '/sys/bus/pci/devices'
 const NVIDIA = '0x10de'
 const DISPLAY_CLASS = '0x03'
 const MAX_REASON = 200
-const MIG = 'MIG-'
 /** The name of a MIG profile contains its memory in whole GB; an instance has a little less: 4,864 MB for `1g.5gb`. */
 const MIG_MB_PER_GB = 0.95 * 1_024
 
@@ -73,10 +72,6 @@ export const onlyGpus = (devices: readonly string[]): Record<string, string> => 
 /** Returns the CUDA_VISIBLE_DEVICES name of each of these GPUs; older nodes only knew their positions. */
 export const devicesOf = (gpus: readonly Gpu[]): string[] =>
   gpus.map(({ device }, position) => device ?? String(position))
-
-/** Returns the number of GPUs that one program can use together. CUDA shows it no more than one MIG instance. */
-export const gpusOfOneProgram = (gpus: readonly Gpu[]): number =>
-  gpus.some(({ device }) => device?.startsWith(MIG)) ? 1 : gpus.length
 
 /** Divides a memory budget among the GPUs, in proportion to their memory. */
 export function gpuBudgets(gpus: readonly Gpu[], budgetMb: number): number[] {

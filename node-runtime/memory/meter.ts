@@ -1,5 +1,5 @@
 import { estimateMb } from '../../domain/models/memory.ts'
-import { freeMemoryOn } from '../../domain/placement/gpu-capacity.ts'
+import { freeMemoryOn, gpusOfOneProgram } from '../../domain/placement/gpu-capacity.ts'
 import type { Gpu, NodeInventory, NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import { gpuMemoryMb } from '../hardware/nvidia.ts'
@@ -57,7 +57,9 @@ const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[]): MemoryMete
   },
   ramLimitMb: ramMb,
   minMb: minVramMb,
-  fits: (spec, profile) => minVramMb(spec, profile) <= maxVramMb(budgets, profile),
+  fits: (spec, profile) =>
+    (profile.tensor_parallel ?? 1) <= gpusOfOneProgram(gpus) &&
+    minVramMb(spec, profile) <= maxVramMb(budgets, profile),
   shareOf: (heldMb, indexes, { vram_share }) => {
     if (vram_share === undefined || indexes.length === 0) return undefined
     const smallest = Math.min(...indexes.map((gpu) => gpus[gpu]?.memory_mb ?? 0))

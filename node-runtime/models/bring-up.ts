@@ -59,7 +59,7 @@ export class BringUp {
     try {
       const prepared = await this.#prepare(model, skipped)
       engine = prepared.profile.profile_id
-      isReplacement = engine !== prepared.cached.spec.runtime_profile
+      ;({ isReplacement } = prepared)
       ;({ serving } = prepared.cached.spec)
       model.delayMs = prepared.environmentMs
       const convertedDir = await this.#convert(model, prepared)
@@ -183,7 +183,7 @@ export class BringUp {
       })
       await measure(model, server)
       model.server = server
-      model.isReplaced = profile.profile_id !== cached.spec.runtime_profile
+      model.isReplaced = prepared.isReplacement
       model.lastUsed = Date.now()
       model.protect(performance.now() - startedAt)
       void cache.touch(model.modelKey)

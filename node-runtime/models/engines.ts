@@ -1,3 +1,4 @@
+import { profileFor } from '../../domain/serving.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
@@ -12,26 +13,28 @@ export interface EngineOptions {
 }
 
 /**
- * Returns the profiles with which this node can serve a model, best first. The last one is always the profile that the
- * version was registered with; the others are better profiles for its kind, unless its serving excludes them. Throws for an
- * unknown profile.
+ * Returns the profiles with which this node can serve a model, best first, with the settings of its serving. The last one
+ * always qualifies: it is the profile that the version was registered with, or the one of the engine that the serving
+ * names. Throws for an unknown profile.
  */
 export function enginesOf(
   spec: NodeModelSpec,
   { catalog, runnable, fits }: EngineOptions,
 ): [...RuntimeProfile[], RuntimeProfile] {
-  const own = catalog.profile(spec.runtime_profile)
-  if (!own) throw new Error(`this node does not know the runtime profile ${spec.runtime_profile}`)
-  const better = catalog.profiles.filter(
-    (profile) =>
-      own.model_kind !== undefined &&
-      spec.serving?.engine !== 'transformers' &&
-      profile.model_kind === own.model_kind &&
-      preferenceOf(profile) > preferenceOf(own) &&
-      runnable.includes(profile.profile_id) &&
-      fits(spec, profile),
-  )
-  return [...better.toSorted((a, b) => preferenceOf(b) - preferenceOf(a)), own]
+  const found = catalog.profile(spec.runtime_profile)
+  if (!found) throw new Error(`this node does not know the runtime profile ${spec.runtime_profile}`)
+  const { engine = 'auto' } = spec.serving ?? {}
+  const kin = catalog.profiles
+    .filter(
+      ({ profile_id, model_kind }) =>
+        found.model_kind !== undefined && model_kind === found.model_kind && runnable.includes(profile_id),
+    )
+    .map((profile) => profileFor(profile, spec.serving))
+    .toSorted((a, b) => preferenceOf(b) - preferenceOf(a))
+  const own = profileFor(found, spec.serving)
+  if (engine !== 'auto') return [kin.find(({ framework }) => framework === engine) ?? own]
+  const better = kin.filter((profile) => preferenceOf(profile) > preferenceOf(own) && fits(spec, profile))
+  return [...better, own]
 }
 
 const preferenceOf = ({ preference = 0 }: RuntimeProfile): number => preference

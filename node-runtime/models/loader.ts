@@ -53,6 +53,8 @@ export class EnvironmentError extends Error {
 export interface PreparedModel {
   cached: CachedModel
   profile: RuntimeProfile
+  /** True if another profile can take its place. */
+  isReplacement: boolean
   python: string | undefined
   packages: string | undefined
   /** The time that the load waited for the environment after the weights were complete. */
@@ -156,7 +158,16 @@ export class ModelLoader {
     const pending = missing &&
       converter && { ...missing, converter: await unlessAborted(converter, options.signal) }
     const environmentMs = performance.now() - cachedAt
-    return { cached, profile, python, packages, environmentMs, convertedDir, pending }
+    return {
+      cached,
+      profile,
+      isReplacement: profile !== own,
+      python,
+      packages,
+      environmentMs,
+      convertedDir,
+      pending,
+    }
   }
 
   /** Returns a stored specification with the serving that the platform has now, if a gateway responds in time. */

@@ -56,8 +56,8 @@ export const createEvaluationActivities = ({ db, objects, now }: ControlDeps) =>
     // The node reads the inputs, which may belong to a different account than the model.
     const able = (await nodeLoadRepository.readSnapshots(db)).filter((node) => serves(node, run.account_id))
     for (const snapshot of able) index.put(snapshot)
-    const { model_key, account_id, runtime_profile, memory_mb } = version
-    const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
+    const { model_key, account_id, runtime_profile, memory_mb, tensor_parallel } = version
+    const need = { model_key, account_id, runtime_profile, memory_mb, tensor_parallel, now: now().getTime() }
     const nodeId = index.place(need, Math.random).chosen?.node_id
     if (nodeId === undefined) return null
     await db.transaction().execute(async (trx) => {

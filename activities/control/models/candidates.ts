@@ -46,8 +46,8 @@ export const createCandidateActivities = ({ db, now }: ControlDeps) => ({
     if (version?.lifecycle_status !== 'candidate') return false
     const index = new PlacementIndex()
     for (const snapshot of await nodeLoadRepository.readSnapshots(db)) index.put(snapshot)
-    const { model_key, account_id, runtime_profile, memory_mb } = version
-    const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
+    const { model_key, account_id, runtime_profile, memory_mb, tensor_parallel } = version
+    const need = { model_key, account_id, runtime_profile, memory_mb, tensor_parallel, now: now().getTime() }
     const nodeId = index.place(need, Math.random).chosen?.node_id
     if (nodeId === undefined) return null
     await db
@@ -91,6 +91,6 @@ async function describeShortage(db: ControlDeps['db'], versionId: string): Promi
     (node) => serves(node, account_id) && node.profiles.includes(runtime_profile),
   )
   if (able.length === 0) return `: it needs ${memory_mb} MB, and no node runs ${runtime_profile}`
-  const largest = Math.max(...able.map((node) => capacityFor(node, runtime_profile)))
+  const largest = Math.max(...able.map((node) => capacityFor(node, version)))
   return `: it needs ${memory_mb} MB, and the largest node that runs ${runtime_profile} has ${largest} MB`
 }

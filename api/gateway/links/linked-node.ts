@@ -1,3 +1,4 @@
+import { gpusOfOneProgram } from '../../../domain/placement/gpu-capacity.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { TokenBucket } from '../../../platform/async/token-bucket.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
@@ -86,6 +87,9 @@ export function snapshotOf({
     models,
     ...(environments && { environments }),
     ...(gpus && { gpus }),
+    ...(gpusOfOneProgram(inventory.gpus) < inventory.gpus.length && {
+      gpus_per_model: gpusOfOneProgram(inventory.gpus),
+    }),
     ...(split_profiles && { split_profiles }),
     ...(gate_fault && { gate_fault }),
     ...(gpu_fault && { gpu_fault }),

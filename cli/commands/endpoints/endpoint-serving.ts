@@ -11,6 +11,8 @@ interface ServingOptions {
   dtype?: Serving['dtype']
   quantization?: Serving['quantization']
   gpuMemoryMb?: number
+  tensorParallel?: number
+  speculative?: Serving['speculative']
   engineArg?: NonNullable<Serving['engine_args']>
   reset?: boolean
 }
@@ -43,6 +45,12 @@ export function servingCommand(endpoints: Command): void {
       ]),
     )
     .option('--gpu-memory-mb <mb>', 'GPU memory for weights and KV cache together', wholeNumber)
+    .option('--tensor-parallel <gpus>', 'number of GPUs of one node that hold the model', wholeNumber)
+    .option(
+      '--speculative <method:tokens>',
+      'draft this many tokens per step with ngram or mtp, such as ngram:4',
+      speculativeOf,
+    )
     .option('--engine-arg <name=value>', 'another argument of the engine; can be repeated', engineArgument)
     .option('--reset', 'return to the defaults, before the other options are applied')
     .action(
@@ -71,6 +79,8 @@ const servingOf = ({
   dtype,
   quantization,
   gpuMemoryMb,
+  tensorParallel,
+  speculative,
   engineArg,
 }: ServingOptions): Serving => ({
   ...(engine && { engine }),
@@ -78,8 +88,18 @@ const servingOf = ({
   ...(dtype && { dtype }),
   ...(quantization && { quantization }),
   ...(gpuMemoryMb !== undefined && { gpu_memory_mb: gpuMemoryMb }),
+  ...(tensorParallel !== undefined && { tensor_parallel: tensorParallel }),
+  ...(speculative && { speculative }),
   ...(engineArg && { engine_args: engineArg }),
 })
+
+/** Parses `method:tokens`. */
+function speculativeOf(text: string): NonNullable<Serving['speculative']> {
+  const [, method, tokens] = /^(ngram|mtp):(\d+)$/.exec(filled(text)) ?? []
+  if ((method !== 'ngram' && method !== 'mtp') || tokens === undefined)
+    throw new InvalidArgumentError('It must have the form ngram:4 or mtp:1.')
+  return { method, num_speculative_tokens: Number(tokens) }
+}
 
 /** Parses `name=value`, or `name` for a switch, and adds it to the arguments given so far. */
 function engineArgument(

@@ -193,6 +193,7 @@ async function estimator(
       runtime_profile: row.runtime_profile,
       task_type: row.task_type,
       memory_mb: row.memory_mb,
+      tensor_parallel: row.tensor_parallel,
       price_micro: row.price_micro,
       run_ms: row.latency_ms ?? estimateMs(model, 'inference', kin),
       is_measured: row.latency_ms !== null,

@@ -50,6 +50,7 @@ function callableEndpoints(db: Kysely<Database>) {
       // The key of the compiled schema; a changed schema has another digest.
       sql<string>`endpoint.id || md5(endpoint.input_schema::text)`.as('schema_key'),
       'model_version.memory_mb',
+      'model_version.tensor_parallel',
       'model_version.unusable',
       // An endpoint whose owner has disabled its config counts as disabled.
       (eb) =>

@@ -2,7 +2,7 @@ import { type Kysely, sql, type Transaction, type Updateable } from 'kysely'
 import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import type { EndpointRow, EndpointTable, NewEndpoint } from '../../tables/models.ts'
-import { noteEndpointChange } from './changes.ts'
+import { noteChangeBehind, noteEndpointChange } from './changes.ts'
 
 /** Excludes description, schemas and examples, which may be a megabyte in size: most statements need only the state. */
 const FACTS = [
@@ -90,6 +90,7 @@ export async function insertEndpoint(
       .execute()
   }
   await noteEndpointChange(trx, [row.id])
+  if (row.serving !== null) await noteChangeBehind(trx, { versionId: row.version_id })
   return row
 }
 
@@ -144,7 +145,11 @@ export async function updateEndpoint(
     .where('deleted_at', 'is', null)
     .returningAll()
     .executeTakeFirst()
-  if (row) await noteEndpointChange(trx, [row.id])
+  if (!row) return undefined
+  await noteEndpointChange(trx, [row.id])
+  const changesServing =
+    change.serving !== undefined || (change.deleted_at !== undefined && row.serving !== null)
+  if (changesServing) await noteChangeBehind(trx, { versionId: row.version_id })
   return row
 }
 

@@ -10,18 +10,24 @@ const withServing = (db: Kysely<Database>, versionId: string) =>
     .where('deleted_at', 'is', null)
 
 /**
- * Finds another endpoint of a version that says how to serve it. Locks the version, so that two requests cannot set it
- * at once.
+ * Returns the owner of a version, and the name of another endpoint that says how to serve it. Locks the version, so that
+ * two requests cannot set it at once.
  */
-export async function findOtherServing(
+export async function lockServing(
   trx: Transaction<Database>,
   { id, versionId }: { id: string | undefined; versionId: string },
-): Promise<{ name: string } | undefined> {
-  await trx.selectFrom('model_version').select('id').where('id', '=', versionId).forUpdate().execute()
-  return withServing(trx, versionId)
+): Promise<{ owner: string | undefined; other: string | undefined }> {
+  const version = await trx
+    .selectFrom('model_version')
+    .select('account_id')
+    .where('id', '=', versionId)
+    .forUpdate()
+    .executeTakeFirst()
+  const other = await withServing(trx, versionId)
     .select('name')
     .$if(id !== undefined, (query) => query.where('id', '<>', id ?? ''))
     .executeTakeFirst()
+  return { owner: version?.account_id, other: other?.name }
 }
 
 /** Returns how to serve a version; undefined for the defaults. */

@@ -21,6 +21,7 @@ export const VERSION_FACTS = [
   'parent_job_id',
   'base_model_version_id',
   'memory_mb',
+  'tensor_parallel',
   'created_at',
 ] as const satisfies (keyof ModelVersionRow)[]
 

@@ -1,7 +1,8 @@
 import { type Kysely, sql } from 'kysely'
+import type { NodeGpus } from '../../../domain/placement/gpu-capacity.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import type { Database } from '../../tables.ts'
-import type { LoadTimeTable } from '../../tables/models.ts'
+import type { LoadTimeTable, ModelVersionRow } from '../../tables/models.ts'
 
 /** Reports older than this no longer count. */
 export const LOAD_REPORT_TTL_S = 10
@@ -22,6 +23,24 @@ export async function readSnapshots(db: Kysely<Database>): Promise<NodeSnapshot[
     const report = snapshot as unknown as NodeSnapshot
     return { ...report, account_id, sharing, draining: report.draining || status === 'draining' }
   })
+}
+
+/** Returns the GPUs of each node that works for this account, as it last reported them, even if it is offline now. */
+export async function listGpus(db: Kysely<Database>, accountId: string): Promise<NodeGpus[]> {
+  const rows = await db
+    .selectFrom('node_state')
+    .innerJoin('node', 'node.id', 'node_state.node_id')
+    .select([
+      sql<NodeGpus['gpus'] | null>`node_state.snapshot -> 'gpus'`.as('gpus'),
+      sql<number | null>`(node_state.snapshot ->> 'gpus_per_model')::int`.as('gpus_per_model'),
+    ])
+    .where('node.status', '!=', 'removed')
+    .where((eb) => eb.or([eb('node.sharing', '=', 'shared'), eb('node.account_id', '=', accountId)]))
+    .execute()
+  return rows.map(({ gpus, gpus_per_model }) => ({
+    ...(gpus && { gpus }),
+    ...(gpus_per_model !== null && { gpus_per_model }),
+  }))
 }
 
 /** Returns the nodes that can no longer hand anything over: those without reports, and the one that was just lost. */
@@ -80,10 +99,12 @@ export async function countWorkers(db: Kysely<Database>, accountId: string): Pro
 export function findModelNeeds(
   db: Kysely<Database>,
   modelKey: string,
-): Promise<{ runtime_profile: string; memory_mb: number; unusable: string | null } | undefined> {
+): Promise<
+  Pick<ModelVersionRow, 'runtime_profile' | 'memory_mb' | 'tensor_parallel' | 'unusable'> | undefined
+> {
   return db
     .selectFrom('model_version')
-    .select(['runtime_profile', 'memory_mb', 'unusable'])
+    .select(['runtime_profile', 'memory_mb', 'tensor_parallel', 'unusable'])
     .where('model_key', '=', modelKey)
     .executeTakeFirst()
 }

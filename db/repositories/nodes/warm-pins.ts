@@ -32,7 +32,8 @@ export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies
     .selectFrom('endpoint')
     .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
     .leftJoin('endpoint_scaling as scaling', 'scaling.endpoint_id', 'endpoint.id')
-    .select(['endpoint.id', 'endpoint.model_key', 'model_version.runtime_profile', 'model_version.memory_mb'])
+    .select(['endpoint.id', 'endpoint.model_key', 'model_version.runtime_profile'])
+    .select(['model_version.memory_mb', 'model_version.tensor_parallel'])
     .select([
       'endpoint.account_id',
       'endpoint.min_warm',

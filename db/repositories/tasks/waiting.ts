@@ -55,7 +55,7 @@ export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingMo
       from task where waiting_since is not null and status = 'queued'
       group by account_id, model_key
     )
-    select waiting.account_id, model_key, runtime_profile, memory_mb, waiting, woken
+    select waiting.account_id, model_key, runtime_profile, memory_mb, tensor_parallel, waiting, woken
     from waiting join model_version using (model_key)
     order by since, waiting.account_id, model_key`.execute(db)
   return rows
@@ -69,7 +69,7 @@ export async function listHeldModels(db: Kysely<Database>): Promise<DispatchedMo
       where ${isHeld}
       group by node_id, account_id, model_key
     )
-    select node_id, held.account_id, model_key, runtime_profile, memory_mb, tasks
+    select node_id, held.account_id, model_key, runtime_profile, memory_mb, tensor_parallel, tasks
     from held join model_version using (model_key)`.execute(db)
   return rows
 }

@@ -48,6 +48,7 @@ const need = (gb: number, runtime_profile = 'plain'): PlacementNeed => ({
   memory_mb: gb * GB,
   now: 0,
 })
+const divided = (gb: number, tensor_parallel: number): PlacementNeed => ({ ...need(gb), tensor_parallel })
 const model = (gb: number, more: Partial<NodeModel> = {}): NodeModel => ({
   model_key: 'other',
   state: 'idle',
@@ -83,6 +84,29 @@ describe('GPU memory on a node', () => {
       assert.equal(faultOf(nodeWith(sizes), need(gb, profile)), fault)
     })
   }
+
+  it('is required on as many GPUs as the settings of the endpoint say, whatever the profile says', () => {
+    assert.equal(faultOf(nodeWith([12, 12]), divided(20, 2)), undefined)
+    assert.equal(faultOf(nodeWith([24]), divided(10, 2)), 'has one GPU, but tensor_parallel is 2')
+    assert.equal(
+      faultOf(nodeWith([24, 24], { gpus_per_model: 1 }), divided(10, 2)),
+      'has one GPU that one model can use together, but tensor_parallel is 2',
+    )
+    assert.equal(
+      faultOf(nodeWith([8, 8]), divided(20, 2)),
+      'has two GPUs of 8 GB, but 10 GB are needed on each of 2',
+    )
+    const { gpus: _, ...cpu } = nodeWith([24], { hardware: 'cpu' })
+    assert.equal(faultOf(cpu, divided(1, 2)), 'has no GPUs, but tensor_parallel is 2')
+    assert.equal(
+      faultOf(nodeWith([24], { models: [model(1, { model_key: 'wanted' })] }), divided(1, 2)),
+      undefined,
+    )
+    assert.deepEqual(
+      reserveCapacity(nodeWith([24, 24, 8]), divided(20, 2)).gpus.toSorted((a, b) => a - b),
+      [0, 1],
+    )
+  })
 
   it('includes what idle models would free, but only on their own GPUs', () => {
     const on = (gpus: number[], more: Partial<NodeModel> = {}) =>

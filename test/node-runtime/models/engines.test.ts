@@ -7,25 +7,9 @@ import { loadCatalog } from '../../../platform/catalog.ts'
 import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
-import { ChatApi, FAKE_LLM_SERVER, startChatNode } from '../../support/servers/chat-api.ts'
+import { ChatApi } from '../../support/servers/chat-api.ts'
 import { addModel, type TestNode } from '../../support/servers/nodes/node.ts'
-import { realPython } from '../../support/servers/nodes/python.ts'
-
-const SERVERS = join(import.meta.dirname, '..', '..', 'support', 'servers', 'nodes')
-/** It accepts the arguments of the pinned version only. */
-const FAKE_VLLM = [realPython(), join(SERVERS, 'fake_vllm.py'), join(SERVERS, 'vllm-cli.json')]
-const LLAMA = { model_type: 'llama', architectures: ['LlamaForCausalLM'] }
-const OWN = 'tiny'
-const VLLM = 'llm-vllm-process'
-
-/** Returns the real profile of vLLM, with a fake engine that accepts the same arguments. */
-function vllmProfile(): RuntimeProfile {
-  const profile = loadCatalog().profile(VLLM)
-  assert.ok(profile)
-  const { engine_counts: _, ...rest } = profile
-  const serve = profile.command.indexOf('serve')
-  return { ...rest, python_env: null, command: [...FAKE_VLLM, ...profile.command.slice(serve)] }
-}
+import { engineOf, LLAMA, OWN, VLLM, vllmFacts, VllmNodes } from '../../support/servers/nodes/vllm-nodes.ts'
 
 describe('the choice among engines', () => {
   const folder = temporaryFolder()
@@ -63,46 +47,19 @@ describe('the choice among engines', () => {
 
 describe('the engine of a model', function () {
   this.timeout(60_000)
-  const folder = temporaryFolder()
-  const { env } = process
+  const nodes = new VllmNodes()
   let api: TestApi
   before(async () => {
     api = await startApi()
   })
-  afterEach(() => {
-    process.env = env
-  })
+  afterEach(() => nodes.reset())
   after(async () => {
     await api?.[Symbol.asyncDispose]()
-    folder[Symbol.dispose]()
+    nodes[Symbol.dispose]()
   })
 
-  /** Starts a node whose catalog has both engines, with GPUs of these sizes in MB. */
-  async function startWith(gpus: number[]): Promise<TestNode> {
-    const rows = gpus.map((mb, at) => `NVIDIA H${at}, ${mb}, GPU-${at}, Disabled`)
-    const script = `#!/bin/sh\ncase "$1" in --query-gpu*) printf '${rows.map((row) => `${row}\\n`).join('')}' ;; esac`
-    writeFileSync(join(folder.path, 'nvidia-smi'), script, { mode: 0o755 })
-    process.env = { ...env, PATH: `${folder.path}:${env['PATH']}` }
-    delete process.env['CUDA_VISIBLE_DEVICES']
-    return startChatNode(api, {
-      modelKind: 'llm/safetensors',
-      vramMb: gpus.length > 0 ? 600 : 0,
-      memoryMb: gpus.length > 0 ? gpus.reduce((sum, mb) => sum + mb, 0) : 1_000,
-      server: FAKE_LLM_SERVER,
-      otherProfiles: [vllmProfile()],
-    })
-  }
-  const engineOf = ({ parts }: TestNode, key: string) =>
-    parts.models.report().find(({ model_key }) => model_key === key)?.runtime_profile
-
-  /** Returns the arguments that the fake vLLM of a model received, and how often it has started with the same cache. */
-  async function factsOf({ parts }: TestNode, key: string): Promise<{ argv: string[]; starts: number }> {
-    using use = parts.models.use(key)
-    assert.ok(use)
-    const { body } = await use.server.pool.request({ method: 'POST', path: '/x', body: '{}' })
-    return (await body.json()) as { argv: string[]; starts: number }
-  }
-  const argumentsOf = async (node: TestNode, key: string) => (await factsOf(node, key)).argv
+  const startWith = (gpus: number[]) => nodes.start(api, gpus)
+  const argumentsOf = async (node: TestNode, key: string) => (await vllmFacts(node, key)).argv
 
   it("is vLLM on a node with a GPU, and Hearth's own server on a node without one", async () => {
     const key = await addModel(api, { name: 'both' }, { config: LLAMA })
@@ -234,7 +191,7 @@ describe('the engine of a model', function () {
     const { models, weights } = node.parts
     const load = async (key: string) => {
       await models.load(key)
-      const { starts } = await factsOf(node, key)
+      const { starts } = await vllmFacts(node, key)
       await models.evict(key, false)
       return starts
     }
@@ -242,39 +199,5 @@ describe('the engine of a model', function () {
     assert.deepEqual([await load(one), await load(one), await load(two)], [1, 2, 1])
     await weights.remove(one)
     assert.equal(await load(one), 1)
-  })
-
-  it("uses the settings of the model's endpoint, from the next load on", async () => {
-    await using node = await startWith([24_000])
-    const chats = new ChatApi(api, node, await api.account())
-    const endpoint = await chats.cold({ name: 'set', config: LLAMA })
-    const { models } = node.parts
-    const set = async (serving: object | null) => {
-      const { db } = api.database
-      await db
-        .updateTable('endpoint')
-        .set({ serving: serving && JSON.stringify(serving) })
-        .where('id', '=', endpoint.id)
-        .execute()
-      await models.evict(endpoint.model_key, false)
-      await models.load(endpoint.model_key)
-    }
-
-    await set({
-      max_model_len: 4_096,
-      quantization: 'fp8',
-      gpu_memory_mb: 12_000,
-      engine_args: { 'max-num-seqs': 64, 'enforce-eager': true, 'enable-prefix-caching': false },
-    })
-    const argv = await argumentsOf(node, endpoint.model_key)
-    const last = (flag: string) => argv[argv.lastIndexOf(flag) + 1]
-    assert.deepEqual([last('--max-model-len'), last('--quantization')], ['4096', 'fp8'])
-    assert.equal(last('--gpu-memory-utilization'), '0.5')
-    assert.deepEqual(argv.slice(-3), ['--max-num-seqs=64', '--enforce-eager', '--no-enable-prefix-caching'])
-
-    await set({ engine: 'transformers' })
-    assert.equal(engineOf(node, endpoint.model_key), OWN)
-    await set(null)
-    assert.equal(engineOf(node, endpoint.model_key), VLLM)
   })
 })

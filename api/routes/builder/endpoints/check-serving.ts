@@ -1,31 +1,47 @@
-import type { Transaction } from 'kysely'
+import type { Kysely, Transaction } from 'kysely'
 import * as servingRepository from '../../../../db/repositories/endpoints/serving.ts'
+import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
-import { servingProblem } from '../../../../domain/serving.ts'
+import { fleetProblem, servingProblem } from '../../../../domain/serving.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
 import type { Serving } from '../../../../schemas/nodes/serving.ts'
 
-/** Rejects a serving with 422 if no engine of the version's kind accepts it. */
-export function assertServing(
+/** Rejects a serving with 422 if no engine of the version's kind accepts it, or no node of the account can apply it. */
+export async function assertServing(
+  db: Kysely<Database>,
   { profiles }: Pick<Catalog, 'profiles'>,
-  version: { runtime_profile: string },
-  serving: Serving,
-): void {
-  const problem = servingProblem(serving, version, profiles)
+  {
+    serving,
+    version,
+    accountId,
+  }: { serving: Serving; version: { runtime_profile: string }; accountId: string },
+): Promise<void> {
+  const problem =
+    servingProblem(serving, version, profiles) ??
+    fleetProblem(serving, version, { profiles, nodes: await nodeLoadRepository.listGpus(db, accountId) })
   if (problem) throw invalid(['body', ...problem.field.split('.')], problem.message, 'serving')
 }
 
-/** Rejects a serving with 409 if another endpoint of the version has one: a node loads the version only once. */
-export async function assertOnlyServing(
+/**
+ * Rejects a serving with 403 if the version belongs to another account, and with 409 if another endpoint of the version
+ * has one: a node loads the version only once, for all its endpoints.
+ */
+export async function assertMaySetServing(
   trx: Transaction<Database>,
-  { id, version_id }: { id?: string; version_id: string },
+  { id, version_id, account_id }: { id?: string; version_id: string; account_id: string },
 ): Promise<void> {
-  const other = await servingRepository.findOtherServing(trx, { id, versionId: version_id })
-  if (other) {
+  const { owner, other } = await servingRepository.lockServing(trx, { id, versionId: version_id })
+  if (owner !== account_id) {
+    throw new ApiError(
+      'forbidden',
+      'the model of this endpoint belongs to another account; only its owner may change how nodes serve it',
+    )
+  }
+  if (other !== undefined) {
     throw new ApiError(
       'conflict',
-      `the endpoint ${other.name} of the same version already sets serving; change it there, or remove it there first`,
+      `the endpoint ${other} of the same version already sets serving; change it there, or remove it there first`,
     )
   }
 }

@@ -22,7 +22,7 @@ import { assertMayPublish } from '../../../registry/may-publish.ts'
 import { publishEndpoint } from '../../../registry/publish.ts'
 import { assertItemLimit } from '../../../storage/account-items.ts'
 import { checkListing } from './check-listing.ts'
-import { assertOnlyServing, assertServing, servingColumn } from './check-serving.ts'
+import { assertMaySetServing, assertServing, servingColumn } from './check-serving.ts'
 import { presentEndpoint } from './present.ts'
 
 export const registerForInference = route({
@@ -129,8 +129,8 @@ async function create(
   const fitting = await fittingTaskTypes(trx, catalog, version, 'trained')
   assertFits(body.task_type, fitting)
   if (body.serving) {
-    assertServing(catalog, version, body.serving)
-    await assertOnlyServing(trx, { version_id: version.id })
+    await assertServing(trx, catalog, { serving: body.serving, version, accountId })
+    await assertMaySetServing(trx, { version_id: version.id, account_id: accountId })
   }
   const root = await rootBaseRepository.findRootBase(trx, version.id)
   const listing = listingOf(body, await versionRepository.readListing(trx, version.id))

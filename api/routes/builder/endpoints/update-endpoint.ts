@@ -16,7 +16,7 @@ import type { Services } from '../../../services.ts'
 import { assertListingLimit } from '../../../storage/account-items.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
-import { assertOnlyServing, assertServing, servingColumn } from './check-serving.ts'
+import { assertMaySetServing, assertServing, servingColumn } from './check-serving.ts'
 import { deprecationAfter } from './deprecation.ts'
 import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
@@ -56,7 +56,8 @@ export const updateEndpoint = route({
       })
     }
     if (body.task_type !== undefined) await assertTaskType(services, seen, body.task_type)
-    if (body.serving) assertServing(services.catalog, seen, body.serving)
+    if (body.serving)
+      await assertServing(db, services.catalog, { serving: body.serving, version: seen, accountId })
     // This also locks the replacement, which another request may be deleting.
     const row = await retryTransaction(db, async (trx) => {
       const changed = await apply(trx, change)
@@ -129,7 +130,7 @@ async function apply(
     review_status,
     review_note: review_status === before.review_status ? before.review_note : null,
   })
-  if (body.serving) await assertOnlyServing(trx, before)
+  if (body.serving) await assertMaySetServing(trx, before)
   const row = await endpointRepository.updateEndpoint(trx, seen.id, change, now)
   if (!row) throw endpointNotFound()
   // A public listing must stay complete, no matter which field was changed.

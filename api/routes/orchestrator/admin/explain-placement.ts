@@ -19,9 +19,9 @@ export const explainPlacement = route({
   async handler({ query: { model: model_key, account_id = null } }, { db, now }) {
     const found = await modelRepository.findModelFiles(db, model_key)
     if (!found) throw new ApiError('not_found', 'there is no model with this key')
-    const { runtime_profile, memory_mb } = found.version
+    const { runtime_profile, memory_mb, tensor_parallel } = found.version
     const snapshots = await nodeLoadRepository.readSnapshots(db)
-    const need = { model_key, account_id, runtime_profile, memory_mb, now: now().getTime() }
+    const need = { model_key, account_id, runtime_profile, memory_mb, tensor_parallel, now: now().getTime() }
     const { chosen = null, explain } = place(snapshots, need, Math.random)
     const verdicts = explain().toSorted((a, b) => (b.score ?? -1) - (a.score ?? -1))
     const names = await nodeRepository.nodeNames(

@@ -58,7 +58,13 @@ describe('the journal', () => {
       })
       .execute()
     const row = await buildEndpoint(db, accountId, { price_micro: PRICE })
-    endpoint = { ...row, unusable: null, memory_mb: 1, lifecycle_status: 'ready', schema_key: '' }
+    const version = {
+      unusable: null,
+      memory_mb: 1,
+      tensor_parallel: null,
+      lifecycle_status: 'ready',
+    } as const
+    endpoint = { ...row, ...version, schema_key: '' }
   })
   after(() => database[Symbol.asyncDispose]())
 

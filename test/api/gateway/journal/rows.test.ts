@@ -36,7 +36,13 @@ describe('journal rows', () => {
       })
       .execute()
     const row = await buildEndpoint(db, accountId, { price_micro: 1_001 })
-    endpoint = { ...row, unusable: null, memory_mb: 1, lifecycle_status: 'ready', schema_key: '' }
+    const version = {
+      unusable: null,
+      memory_mb: 1,
+      tensor_parallel: null,
+      lifecycle_status: 'ready',
+    } as const
+    endpoint = { ...row, ...version, schema_key: '' }
   })
   after(() => database[Symbol.asyncDispose]())
 
