@@ -49,6 +49,8 @@ const LORA_SHARE = 0.0006
  * steps, in float32.
  */
 const LOGIT_BYTES = 12
+/** The number of logits that a trainer computes at once: `CHUNK_LOGITS` in hearth_trainers/llm/token_loss.py. */
+export const CHUNK_LOGITS = 2 ** 26
 /**
  * Bytes that a layer stores for its backward pass, per token and unit of width. The feed-forward part takes 11 (four
  * values in bf16, and its LoRA input with the dropout mask), everything else 23. Both fit the measured peak of a 1.24B
@@ -73,19 +75,20 @@ export function tuningWeightsMb({ shape, adapter, isOptimizer8Bit, loraRank, isO
 
 /**
  * Returns the memory in MB for the weights of a model in training and, on a GPU, for a micro batch of these tokens. On
- * a CPU the config's own figure covers the batch.
+ * a CPU the config's own figure covers the batch. The loss has at most `chunkLogits` logits in memory at once.
  */
-export function tuningMemoryMb(tuning: Tuning): number {
+export function tuningMemoryMb(tuning: Tuning, chunkLogits = CHUNK_LOGITS): number {
   const { shape, tokens, isCheckpointed, isOnCpu } = tuning
   const weights = tuningWeightsMb(tuning)
   if (isOnCpu || shape.parameters === 0) return weights
   const { layers, hidden, intermediate, vocabulary } = shape
-  const layer = LAYER_BYTES.intermediate * intermediate + LAYER_BYTES.hidden * hidden
+  const layer = tokens * (LAYER_BYTES.intermediate * intermediate + LAYER_BYTES.hidden * hidden)
+  const logits = LOGIT_BYTES * Math.min(tokens * vocabulary, chunkLogits)
   // Checkpointing recomputes one layer at a time, after the logits have been freed.
-  const activations = isCheckpointed
-    ? layers * CHECKPOINT_BYTES * hidden + Math.max(0, layer - LOGIT_BYTES * vocabulary)
-    : layers * layer
-  return weights + Math.ceil((tokens * (activations + LOGIT_BYTES * vocabulary)) / MB)
+  const batch = isCheckpointed
+    ? tokens * layers * CHECKPOINT_BYTES * hidden + Math.max(layer, logits)
+    : layers * layer + logits
+  return weights + Math.ceil(batch / MB)
 }
 
 /** Widths of Llama and Qwen models by parameter count; a size in between uses the next larger entry. */

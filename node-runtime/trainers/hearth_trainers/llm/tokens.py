@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from .dataset import Dataset
 from .plan import Plan
 from .process_group import ProcessGroup
 from .render import IGNORED, Example
 from .settings import Settings
+from .token_loss import TokenLoss
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,7 @@ class NextToken:
         self._data = data
         self._settings = settings
         self._pad_id = pad_id
-        self._device = device
-        self._keeps_logits = "logits_to_keep" in inspect.signature(_inner(model).forward).parameters
+        self._token_loss = TokenLoss(model, device, data.learn[0].ids)
         lengths = [len(one.ids) for one in data.learn]
         self.plan = Plan(lengths, settings, by_length=settings.group_by_length, world=world)
 
@@ -57,22 +55,8 @@ class NextToken:
         return batches, sum(_targets(learn[row]) for row in rows)
 
     def loss(self, model: Any, batch: TokenBatch) -> torch.Tensor:
-        """Returns the sum of the losses of all tokens that are trained on. Only their logits are
-        computed where the model allows it."""
-        wanted = batch.labels[:, 1:]
-        places = (wanted != IGNORED).any(dim=0).nonzero().flatten()
-        inputs: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.mask}
-        if len(places) == 0:
-            places = torch.zeros(1, dtype=torch.long)
-        if self._keeps_logits:
-            inputs["logits_to_keep"] = places
-        inputs = {name: one.to(self._device, non_blocking=True) for name, one in inputs.items()}
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type != "cpu"):
-            logits = model(**inputs, use_cache=False).logits
-        if not self._keeps_logits:
-            logits = logits[:, places]
-        targets = wanted[:, places].to(self._device, non_blocking=True)
-        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+        """See `Objective`. Only the logits of tokens that are trained on are computed."""
+        return self._token_loss(model, {"input_ids": batch.ids, "attention_mask": batch.mask}, batch.labels)
 
     def validate(self, model: Any, group: ProcessGroup) -> float | None:
         """See `Objective`."""
@@ -113,7 +97,3 @@ def _targets(example: Example) -> int:
 
 def _muted(example: Example) -> Example:
     return Example(example.ids, [IGNORED] * len(example.labels))
-
-
-def _inner(model: Any) -> Any:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -153,7 +153,7 @@ def settings(request: dict[str, Any]) -> Any:
     return {**asdict(found), "save_every": found.save_every(total), "rates": rates}
 
 
-_SIZES: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "bloom": {"hidden_size": 16, "n_layer": 1, "n_head": 2},
     "codegen": {"n_embd": 16, "n_layer": 1, "n_head": 4, "rotary_dim": 4, "n_positions": 64},
     "falcon": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
@@ -165,7 +165,15 @@ _SIZES: dict[str, dict[str, Any]] = {
         "num_key_value_heads": 1,
         "head_dim": 8,
     },
-    "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64},
+    "gpt2": {
+        "n_embd": 16,
+        "n_layer": 1,
+        "n_head": 2,
+        "n_positions": 64,
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+    },
     "gpt_neo": {
         "hidden_size": 16,
         "intermediate_size": 32,
@@ -186,6 +194,22 @@ _SIZES: dict[str, dict[str, Any]] = {
         "layer_types": ["full_attention"],
     },
     "gptj": {"n_embd": 16, "n_layer": 1, "n_head": 2, "rotary_dim": 4, "n_positions": 64},
+    "granite": {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "logits_scaling": 4.0,
+    },
+    "llama": {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "tie_word_embeddings": True,
+    },
     "mamba": {"hidden_size": 16, "state_size": 4, "num_hidden_layers": 1},
     "mpt": {"d_model": 16, "n_heads": 2, "n_layers": 1},
 }
@@ -207,7 +231,7 @@ def family(request: dict[str, Any]) -> Any:
 
     name = request["family"]
     torch.manual_seed(0)
-    config = CONFIG_MAPPING[name](vocab_size=64, bos_token_id=1, eos_token_id=2, pad_token_id=0, **_SIZES[name])
+    config = CONFIG_MAPPING[name](vocab_size=64, bos_token_id=1, eos_token_id=2, pad_token_id=0, **SIZES[name])
     settings: Any = SimpleNamespace(
         adapter=request["adapter"], flash_attention=request["flash_attention"], gradient_checkpointing=False,
         lora_r=4, lora_alpha=8, lora_dropout=0.0, seed=1,
@@ -239,6 +263,8 @@ def family(request: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
+    import loss_probe
+
     asks: dict[str, Any] = {"family": family}
     asks |= {
         "settings": settings,
@@ -247,6 +273,6 @@ if __name__ == "__main__":
         "logits": logits,
         "compare": compare,
     }
-    asks |= {"cached": cached, "positions": positions}
+    asks |= {"cached": cached, "positions": positions, "losses": loss_probe.losses}
     answers = [asks[request["ask"]](request) for request in json.load(sys.stdin)]
     print("\n" + json.dumps(answers))

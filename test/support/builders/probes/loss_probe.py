@@ -1,0 +1,88 @@
+"""Compares the trainer's loss with the loss that transformers computes from all logits of a batch."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+_VOCABULARY = 64
+
+
+def losses(request: dict[str, Any]) -> Any:
+    """Returns the relative differences of the loss and all gradients, and whether the loss was computed in chunks."""
+    import torch
+    import torch.nn.functional as F
+
+    from hearth_trainers.llm import token_loss
+    from hearth_trainers.llm.render import IGNORED
+
+    token_loss.CHUNK_LOGITS = 7 * _VOCABULARY
+    model = tiny_model(request["family"], request["adapter"])
+    ids = torch.arange(3, 51).reshape(2, 24)
+    labels = ids.clone()
+    labels[0, :10] = IGNORED
+    labels[1, 20:] = IGNORED
+    if request.get("muted"):
+        labels[:] = IGNORED
+    mask = (torch.arange(24) < torch.tensor([[24], [20]])).long()
+
+    loss = token_loss.TokenLoss(model, torch.device("cpu"), ids[0].tolist())
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    found = loss(model, inputs, labels)
+    found_grads = _gradients(model, found)
+    logits = model(**inputs, use_cache=False).logits[:, :-1].float().flatten(0, 1)
+    expected = F.cross_entropy(logits, labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum")
+    expected_grads = _gradients(model, expected)
+    with torch.no_grad():
+        evaluated = loss(model.eval(), inputs, labels)
+    return {
+        "chunked": loss.is_chunked,
+        "loss": relative(found.detach(), expected.detach()),
+        "evaluated": relative(evaluated, expected.detach()),
+        "gradients": relative(found_grads, expected_grads),
+        "size": float(expected_grads.norm()),
+    }
+
+
+def tiny_model(family: str, adapter: str) -> Any:
+    """Loads a random model of a family the way the trainer does, in float32, with LoRA layers that have an effect."""
+    import torch
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    from hearth_trainers.llm.model import load_model
+    from llm_probe import SIZES
+
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[family](
+        vocab_size=_VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0, initializer_range=0.3, **SIZES[family]
+    )
+    settings: Any = SimpleNamespace(
+        adapter=adapter, flash_attention="auto", gradient_checkpointing=True,
+        lora_r=4, lora_alpha=8, lora_dropout=0.0, seed=1,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+        AutoModelForCausalLM.from_config(config).save_pretrained(Path(folder))
+        model = load_model(Path(folder), settings, torch.device("cpu")).float().train()
+    for name, one in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(one, std=0.1)
+    return model
+
+
+def relative(found: Any, expected: Any) -> float:
+    """Returns the size of a difference relative to the expected values."""
+    return float((found - expected).norm() / expected.norm().clamp_min(1e-12))
+
+
+def _gradients(model: Any, loss: Any) -> Any:
+    import torch
+
+    loss.backward()
+    trained = [one for one in model.parameters() if one.requires_grad]
+    found = torch.cat([torch.zeros(one.numel()) if one.grad is None else one.grad.flatten() for one in trained])
+    model.zero_grad(set_to_none=True)
+    return found
