@@ -15,8 +15,7 @@ export function servingProblem(
   profiles: readonly Profile[],
 ): { field: string; message: string } | undefined {
   const able = enginesFor(runtime_profile, profiles)
-  if (able.length === 0)
-    return { field: 'serving', message: 'only language models in safetensors have these settings' }
+  if (able.length === 0) return { field: 'serving', message: 'only language models have these settings' }
   const conflict = conflictIn(serving, able)
   if (conflict) return conflict
   const { engine_args = {} } = serving
@@ -73,7 +72,7 @@ function enginesFor(runtimeProfile: string, profiles: readonly Profile[]): Profi
 
 /** Returns settings that contradict each other, or that no engine accepts. */
 function conflictIn(
-  { engine = 'auto', tensor_parallel = 1, speculative }: Serving,
+  { engine = 'auto', tensor_parallel = 1, ...settings }: Serving,
   able: readonly Profile[],
 ): { field: string; message: string } | undefined {
   if (tensor_parallel > 1 && engine !== 'auto')
@@ -86,7 +85,15 @@ function conflictIn(
       field: 'serving.tensor_parallel',
       message: 'no engine of this platform divides a model among GPUs',
     }
-  const { method, prompt_lookup_min: min, prompt_lookup_max: max } = speculative ?? {}
+  const unknown = Object.keys(settings).find(
+    (name) => name !== 'engine_args' && !able.some((profile) => hasSetting(profile, name)),
+  )
+  if (unknown !== undefined)
+    return {
+      field: `serving.${unknown}`,
+      message: 'no engine that serves this kind of model has this setting',
+    }
+  const { method, prompt_lookup_min: min, prompt_lookup_max: max } = settings.speculative ?? {}
   const lookup = min === undefined ? 'prompt_lookup_max' : 'prompt_lookup_min'
   if (method === 'mtp' && (min ?? max) !== undefined)
     return { field: `serving.speculative.${lookup}`, message: 'applies only to the method ngram' }
@@ -97,6 +104,10 @@ function conflictIn(
     }
   return undefined
 }
+
+const hasSetting = ({ serving_options = {}, vram_share }: Profile, name: string): boolean =>
+  // The node itself turns this setting into the share of a GPU.
+  name === 'gpu_memory_mb' ? vram_share !== undefined : Object.hasOwn(serving_options, name)
 
 /** Returns whether a profile's engine can divide a model among several GPUs. */
 const isDivisible = ({ command }: Pick<RuntimeProfile, 'command'>): boolean =>

@@ -9,6 +9,8 @@ export interface GgufHead {
 export interface GgufNumbers {
   architecture: string
   numbers: Readonly<Record<string, number>>
+  /** The lists of integers with one value per layer. */
+  lists: Readonly<Record<string, readonly number[]>>
 }
 
 /** Values of `pooling_type`: no pooling, and the ranking head of a reranker. All others pool a text into one vector. */
@@ -18,7 +20,10 @@ const POOLING_RANK = 4
 /** The metadata that we read precedes the vocabulary and is within this many bytes of the start of a file. */
 export const GGUF_HEAD_BYTES = 64 * 1024
 
+const MAX_LAYERS = 1_024
+
 const U32 = 4
+const I32 = 5
 const F32 = 6
 const STRING = 8
 const ARRAY = 9
@@ -40,14 +45,18 @@ const SIZES: Readonly<Record<number, number>> = {
 /** Reads the numbers that precede a GGUF's vocabulary from its first bytes; undefined when they aren't from a GGUF. */
 export function readGgufNumbers(bytes: Uint8Array): GgufNumbers | undefined {
   const numbers: Record<string, number> = {}
+  const lists: Record<string, readonly number[]> = {}
   let architecture: string | undefined
   forEachKey(bytes, (key, type, reader) => {
     if (key === 'general.architecture' && type === STRING) architecture = reader.string()
     else if (type === U32) numbers[key] = reader.u32()
     else if (type === F32) numbers[key] = reader.f32()
-    else reader.skipValue(type)
+    else if (type === ARRAY) {
+      const list = reader.list()
+      if (list) lists[key] = list
+    } else reader.skipValue(type)
   })
-  return architecture === undefined ? undefined : { architecture, numbers }
+  return architecture === undefined ? undefined : { architecture, numbers, lists }
 }
 
 /** Reads a GGUF's header from its first bytes; undefined when they aren't from a GGUF or name no architecture. */
@@ -144,13 +153,23 @@ export class GgufReader {
 
   skipValue(type: number): void {
     if (type === STRING) this.skip(this.u64())
-    else if (type !== ARRAY) this.skip(SIZES[type] ?? Infinity)
-    else {
-      const [inner, length] = [this.u32(), this.u64()]
-      const size = SIZES[inner]
-      if (size !== undefined) this.skip(size * length)
-      else for (let i = 0; i < length; i++) this.skipValue(inner)
-    }
+    else if (type === ARRAY) this.#skipList(this.u32(), this.u64())
+    else this.skip(SIZES[type] ?? Infinity)
+  }
+
+  /** Reads a list of integers; skips a list of other values or one that is too long to be about layers. */
+  list(): number[] | undefined {
+    const [inner, length] = [this.u32(), this.u64()]
+    if ((inner === U32 || inner === I32) && length <= MAX_LAYERS)
+      return Array.from({ length }, () => this.u32())
+    this.#skipList(inner, length)
+    return undefined
+  }
+
+  #skipList(inner: number, length: number): void {
+    const size = SIZES[inner]
+    if (size !== undefined) this.skip(size * length)
+    else for (let i = 0; i < length; i++) this.skipValue(inner)
   }
 
   #take(length: number): number {

@@ -5,7 +5,7 @@ import type { NodeModel } from '../../schemas/nodes/node.ts'
 import type { Serving } from '../../schemas/nodes/serving.ts'
 import { emit } from '../events.ts'
 import { type MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.ts'
-import type { MemoryMeter } from '../memory/meter.ts'
+import { fillsReservation, type MemoryMeter } from '../memory/meter.ts'
 import type { ModelPeaks } from '../memory/model-peaks.ts'
 import type { MemoryReservations } from '../memory/reservations.ts'
 import type { ProtectedModels, WeightsCache } from '../weights/cache.ts'
@@ -141,12 +141,12 @@ export class BringUp {
     }
   }
 
-  async #makeRoom(model: LoadedModel, { cached, profile }: PreparedModel): Promise<void> {
+  async #makeRoom(model: LoadedModel, { cached, profile, context }: PreparedModel): Promise<void> {
     const { measured, memory, meter, memoryAllocator, stopping } = this.#options
-    const isFixed = profile.vram_share !== undefined
-    const peak = isFixed ? undefined : measured.of(model.modelKey)
-    const wanted = peak ?? meter.estimateMb(cached.spec, profile)
-    const least = isFixed ? meter.minMb(cached.spec, profile) : wanted
+    const isFlexible = fillsReservation(profile)
+    const peak = isFlexible ? undefined : measured.of(model.modelKey)
+    const wanted = peak ?? meter.estimateMb(cached.spec, profile, context)
+    const least = isFlexible ? meter.minMb(cached.spec, profile, context) : wanted
     const count = profile.tensor_parallel ?? 1
     // A server that can do with the free memory evicts no other model.
     const free = Math.floor(freeMemoryOn(memory.freeByPool, count))
@@ -162,7 +162,8 @@ export class BringUp {
 
   async #start(model: LoadedModel, prepared: PreparedModel): Promise<ModelServer> {
     const { cache, loader, memory, memoryAllocator, meter, stopping, onMove, measure } = this.#options
-    const { cached, profile } = prepared
+    const { cached, profile, context } = prepared
+    const contextMb = meter.contextMb(cached.spec, profile, model.memoryMb, context)
     model.loadPercent = 0
     model.isWarmingUp = false
     onMove(model, 'loading_model')
@@ -170,7 +171,8 @@ export class BringUp {
     const startedAt = performance.now()
     try {
       const server = await loader.start(prepared, {
-        ramMb: meter.ramLimitMb(cached.spec, profile, model.memoryMb),
+        ramMb: meter.ramLimitMb(cached.spec, profile, model.memoryMb, contextMb),
+        contextMb,
         gpus: memory.devicesOf(model.modelKey),
         vramShare: meter.shareOf(model.memoryMb, model.gpus, profile),
         stopping,

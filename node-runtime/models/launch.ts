@@ -60,6 +60,8 @@ export interface ModelServerSpec {
   gpus?: readonly string[]
   /** The share of each GPU that the server may claim; by default the profile's maximum. */
   vramShare?: number | undefined
+  /** The memory in MB for the context of a server that fits it. */
+  contextMb?: number | undefined
   /** The folder for compiled kernels, which is kept for later loads of the model. */
   compileDir?: string | undefined
   /** The settings of the model's endpoint. */
@@ -128,6 +130,7 @@ export function processCommand(
     convertedDir = '',
     gpus = [],
     vramShare,
+    contextMb,
     compileDir = '',
   }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
   {
@@ -148,6 +151,7 @@ export function processCommand(
     socket,
     exchange_dir: exchangeDir,
     compile_dir: compileDir,
+    cache_mb: String(contextMb ?? ''),
     ...(vramShare !== undefined && { vram_share: String(vramShare) }),
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)

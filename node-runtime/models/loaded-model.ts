@@ -142,6 +142,7 @@ export class LoadedModel {
       ...(this.server && {
         max_concurrency: this.server.concurrency,
         runtime_profile: this.server.profile.profile_id,
+        ...(this.server.maxModelLen !== undefined && { max_model_len: this.server.maxModelLen }),
       }),
       memory_mb: this.memoryMb,
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),

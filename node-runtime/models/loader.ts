@@ -1,5 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import type { ContextShape } from '../../domain/models/context-memory.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
@@ -8,6 +9,7 @@ import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
+import { contextShapeIn } from './context-shape.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
 import { chooseEngine, enginesOf } from './engines.ts'
 import type { Drivers } from './launch.ts'
@@ -59,6 +61,8 @@ export interface PreparedModel {
   packages: string | undefined
   /** The time that the load waited for the environment after the weights were complete. */
   environmentMs: number
+  /** The shape of the model's context, for a server that fits its context into its memory. */
+  context: ContextShape | undefined
   /** The folder of the model's conversion, if there is one. */
   convertedDir: string | undefined
   /** A conversion, required or optional, to run before the server starts. */
@@ -101,6 +105,8 @@ export interface StartOptions {
   gpus: readonly string[]
   /** The share of each GPU that a server may claim; undefined for profiles without one. */
   vramShare?: number | undefined
+  /** The memory for the context of a server that fits it. */
+  contextMb?: number | undefined
   stopping: AbortSignal
   /** Called when the server is up and its first inference begins. */
   onWarmUp: () => void
@@ -158,6 +164,7 @@ export class ModelLoader {
     const pending = missing &&
       converter && { ...missing, converter: await unlessAborted(converter, options.signal) }
     const environmentMs = performance.now() - cachedAt
+    const context = profile.fits_context ? await contextShapeIn(cached.directory) : undefined
     return {
       cached,
       profile,
@@ -165,6 +172,7 @@ export class ModelLoader {
       python,
       packages,
       environmentMs,
+      context,
       convertedDir,
       pending,
     }
@@ -236,7 +244,7 @@ export class ModelLoader {
   /** Starts the server and sends one real inference request. Aborts a stalled load. */
   async start(
     { cached, profile, python, packages, convertedDir }: PreparedModel,
-    { ramMb, gpus, vramShare, stopping, onWarmUp, onPids, onProgress }: StartOptions,
+    { ramMb, gpus, vramShare, contextMb, stopping, onWarmUp, onPids, onProgress }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = sizeOf(cached)
     const onTaken = (taken: number) =>
@@ -252,6 +260,7 @@ export class ModelLoader {
       ramMb,
       gpus,
       vramShare,
+      contextMb,
       serving: cached.spec.serving,
       compileDir: await compileDirOf(cached, profile),
     }

@@ -4,7 +4,7 @@ import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 import { MemoryAllocator } from '../memory/allocator.ts'
-import type { MemoryMeter } from '../memory/meter.ts'
+import { fillsReservation, type MemoryMeter } from '../memory/meter.ts'
 import type { ModelPeaks } from '../memory/model-peaks.ts'
 import type { MemoryReservations } from '../memory/reservations.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
@@ -300,8 +300,7 @@ export class ModelManager implements AsyncDisposable {
     if (peak === 0 || (model.server !== server && !model.loading)) return
     model.memoryMb = peak
     this.#options.memory.reserve(model.modelKey, peak)
-    // A server that claims a share uses what it was given.
-    if (server.profile.vram_share === undefined) this.#options.measured.note(model.modelKey, peak)
+    if (!fillsReservation(server.profile)) this.#options.measured.note(model.modelKey, peak)
   }
 
   #move(model: LoadedModel, state: NodeModel['state']): void {

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pTimeout from 'p-timeout'
+import { CHAT_PATH } from '../../domain/chat/chat.ts'
 import { faultInOneLine } from '../../domain/models/answer.ts'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import { OUTPUT_TYPE, OutputError } from '../../platform/model-output.ts'
@@ -33,6 +34,8 @@ const NO_GPU_LINE = 'it was placed on a GPU that it cannot use'
 const TEMPLATE = /"the model's chat template refuses/
 const LAST_LINES = 20
 const HEALTH_POLL_INTERVAL_MS = 200
+const MODELS_TIMEOUT_MS = 5_000
+const MAX_MODEL_LEN = 1_000_000_000
 
 /** Thrown if a model can't be loaded or stops answering. The message is for operators and waiting callers. */
 export class ModelServerError extends Error {
@@ -60,6 +63,9 @@ export interface ServerStartOptions {
   onLine?: (line: string) => void
 }
 
+/** The address of a server that is ready, and the concurrency that it chose if it differs from its profile's. */
+type ReadyServer = ServerAddress & { concurrency?: number }
+
 /** One model server process and the pool of connections to it. */
 export class ModelServer {
   readonly profile: RuntimeProfile
@@ -72,13 +78,15 @@ export class ModelServer {
   readonly #healthPool: WatchedPool
   readonly #lastLines: string[]
   readonly #budget: EngineBudget
+  /** The tokens that prompt and output may take together, if the server reports it. */
+  maxModelLen: number | undefined
   #probeInput: unknown
   #endedFor: string | undefined
 
   private constructor(
     profile: RuntimeProfile,
     { process, exchangeDir }: LaunchedServer,
-    address: ServerAddress,
+    { concurrency = profile.max_concurrency, ...address }: ReadyServer,
     lastLines: string[],
   ) {
     this.profile = profile
@@ -86,9 +94,9 @@ export class ModelServer {
     this.#process = process
     this.#lastLines = lastLines
     this.pool = poolOf(address, profile.max_concurrency)
-    this.turns = new ServerTurns(profile.max_concurrency)
+    this.turns = new ServerTurns(concurrency)
     this.#healthPool = poolOf(address, 1)
-    this.#budget = new EngineBudget(profile.max_concurrency)
+    this.#budget = new EngineBudget(concurrency)
     if (profile.engine_counts) this.#follow(profile.engine_counts)
   }
 
@@ -113,7 +121,9 @@ export class ModelServer {
       const isByHealth = spec.profile.ready === 'health'
       const ready = isByHealth ? answersHealth(spec.profile, chosen, signal) : firstAddressLine
       const address = await Promise.race([ready, failure(process, lastLines, signal)])
-      return new ModelServer(spec.profile, launched, chosen ?? address, lastLines)
+      const server = new ModelServer(spec.profile, launched, { ...address, ...chosen }, lastLines)
+      await server.#readLimits(signal)
+      return server
     } catch (err) {
       // Stop the processes even if their ids can't be read.
       await look().catch(() => {})
@@ -211,6 +221,20 @@ export class ModelServer {
     await this.stop({ graceMs: 0 })
   }
 
+  /** Reads the context length of a chat server from its list of models; leaves it unknown if it isn't there. */
+  async #readLimits(signal: AbortSignal): Promise<void> {
+    if (this.profile.infer_path !== CHAT_PATH) return
+    try {
+      const within = AbortSignal.any([signal, AbortSignal.timeout(MODELS_TIMEOUT_MS)])
+      const { body } = await this.#healthPool.request({ method: 'GET', path: '/v1/models', signal: within })
+      const { data } = (await body.json()) as { data?: { max_model_len?: unknown }[] }
+      const length = Number(data?.[0]?.max_model_len)
+      if (Number.isSafeInteger(length) && length > 0 && length <= MAX_MODEL_LEN) this.maxModelLen = length
+    } catch {
+      // Not every server has this route, and requests work without it.
+    }
+  }
+
   #follow(counts: EngineCounts): void {
     const ended = new AbortController()
     void this.exited.finally(() => ended.abort())
@@ -248,7 +272,7 @@ function poolOf(address: ServerAddress, connections: number): WatchedPool {
   })
 }
 
-/** Returns the address from the ready line. Keeps reading as long as the server lives, so that its pipes never fill. */
+/** Returns the address and concurrency from the ready line. Keeps reading as long as the server lives, so that its pipes never fill. */
 function firstAddress(
   { stdout, stderr }: ServerProcess,
   {
@@ -256,7 +280,7 @@ function firstAddress(
     deadline,
     onLine,
   }: { lastLines: string[]; deadline: LoadDeadline; onLine: (line: string) => void },
-): Promise<ServerAddress> {
+): Promise<ReadyServer> {
   return new Promise((resolve) => {
     const keep = (line: string) => {
       deadline.heard()
@@ -326,13 +350,19 @@ function failure(process: ServerProcess, lastLines: string[], signal: AbortSigna
 const gpuFaultIn = (lines: readonly string[]): string | undefined =>
   lines.findLast((line) => line.startsWith(NO_GPU_LINE))
 
-function addressOf(line: string): ServerAddress | undefined {
+function addressOf(line: string): ReadyServer | undefined {
   if (!line.startsWith('{')) return undefined
   try {
-    const { event, port, socket } = JSON.parse(line) as { event?: string; port?: number; socket?: string }
+    const { event, port, socket, concurrency } = JSON.parse(line) as {
+      event?: string
+      port?: number
+      socket?: string
+      concurrency?: number
+    }
     if (event !== 'ready') return undefined
-    if (port) return { port }
-    return socket === undefined ? undefined : { socket }
+    const chosen = concurrency === undefined ? {} : { concurrency }
+    if (port) return { port, ...chosen }
+    return socket === undefined ? undefined : { socket, ...chosen }
   } catch {
     return undefined
   }

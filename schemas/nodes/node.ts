@@ -96,6 +96,8 @@ export const NodeModel = Type.Object({
    * The runtime profile of its server, which may be better than the one its version names; absent while no server runs.
    */
   runtime_profile: Type.Optional(Type.String({ maxLength: 100 })),
+  /** The tokens that prompt and output may take together in a loaded language model, if its server reports them. */
+  max_model_len: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
   memory_mb: Megabytes,
   /** The indexes of the GPUs that hold the model in equal parts; absent if the model is in RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),

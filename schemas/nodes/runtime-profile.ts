@@ -127,7 +127,12 @@ export const RuntimeProfile = Type.Object(
      * node reserved for the model fills `{vram_share}`.
      */
     vram_share: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
-    /** The GPU memory for the KV cache of such a server, as a base plus MB for each MB of weights. */
+    /**
+     * True if the server fits its context into the memory that the node reserves in addition to the weights, which fills
+     * `{cache_mb}`. The node computes it from the header of the model's GGUF file.
+     */
+    fits_context: Type.Optional(Type.Boolean({ default: false })),
+    /** The GPU memory for the KV cache of a server with `vram_share`, as a base plus MB for each MB of weights. */
     kv_cache: Type.Optional(
       Type.Object(
         { mb: Type.Integer({ minimum: 0 }), per_weights_mb: Type.Number({ minimum: 0 }) },

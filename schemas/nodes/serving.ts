@@ -53,7 +53,7 @@ export const Serving = Type.Object(
         minimum: 16,
         maximum: 10_000_000,
         description:
-          'The maximum number of tokens in the prompt and output combined. Default: as many as the GPU memory allows',
+          "The maximum number of tokens in the prompt and output combined. Default: the model's own context length, as far as the memory allows",
       }),
     ),
     dtype: Type.Optional({

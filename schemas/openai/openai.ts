@@ -72,6 +72,12 @@ export const ChatModel = Type.Object(
     }),
     name: Type.String(),
     task_type: Type.String(),
+    max_model_len: Type.Optional(
+      Type.Integer({
+        description:
+          'The tokens that prompt and output may take together where the model is loaded now; absent while no node has it loaded or the engine does not report it',
+      }),
+    ),
     ...Type.Partial(HubOrigin).properties,
   },
   { $id: 'ChatModel' },

@@ -44,6 +44,7 @@ function offeredModels(db: Kysely<Database>, accountId: string, taskTypes: reado
     .innerJoin('model_version', 'model_version.id', 'endpoint.version_id')
     .select([
       'endpoint.id',
+      'endpoint.model_key',
       'endpoint.account_id',
       'endpoint.name',
       'endpoint.task_type',

@@ -15,6 +15,8 @@ export interface Llama {
 
 export interface LlamaModel {
   readonly trainContextSize: number
+  /** The number of layers on a GPU. */
+  readonly gpuLayers: number
   readonly tokenizer: Tokenize
   /** `wpm` for BERT vocabularies. */
   readonly vocabularyType: string
@@ -31,10 +33,14 @@ export interface LlamaModel {
       classifier?: { output_labels?: readonly string[] }
     }
   }
+  readonly fileInsights: {
+    /** Returns the bytes that a context needs, as llama.cpp itself would allocate them. */
+    estimateContextResourceRequirementsV2(needs: ContextNeeds): Promise<{ cpuRam: number; gpuVram: number }>
+  }
   detokenize(tokens: readonly number[]): string
   createContext(options: {
     sequences: number
-    contextSize: number | { max: number }
+    contextSize: number | { min: number; max: number }
     threads: number
   }): Promise<LlamaContext>
   createEmbeddingContext(options: {
@@ -42,6 +48,14 @@ export interface LlamaModel {
     batchSize: number
     threads: number
   }): Promise<EmbeddingContext>
+}
+
+export interface ContextNeeds {
+  /** The tokens of each sequence. */
+  contextSize: number
+  sequences: number
+  modelGpuLayers: number
+  flashAttention: 'auto'
 }
 
 /** The tokens that mark where a text begins and ends; null if a vocabulary has none. */

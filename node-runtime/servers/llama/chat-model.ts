@@ -23,15 +23,16 @@ import {
   tokensOfState,
 } from './context-state.ts'
 import { BadPayloadError } from './exchange.ts'
+import { type ContextPlan, type ContextWish, planContext } from './fit-context.ts'
 import { openGguf } from './gguf.ts'
 import type { GrammarSchema } from './grammar-schema.ts'
 import { ANY_ARGUMENTS, type ModelFunction, type Output } from './output.ts'
-import { promptTokens } from './prompt-length.ts'
+import { OUTPUT_TOKENS, promptTokens } from './prompt-length.ts'
 import { resolveInTime } from './template-time.ts'
 import { UnusableError } from './unusable-error.ts'
 
-/** The context is shared by the prompt and the output, so some of it is reserved for the prompt. */
-const MAX_CONTEXT = 8_192
+/** A context that llama.cpp shortens further, for lack of memory, is useless. */
+const MIN_CONTEXT = 512
 
 export interface Answer {
   text: string
@@ -52,9 +53,10 @@ export class ChatModel {
   readonly #binding: Binding
   readonly #llama: Llama
   readonly #model: LlamaModel
-  readonly #context: LlamaContext
   readonly #wrapper: ChatWrapper
   readonly #free: LlamaSequence[] = []
+  /** The context of each sequence. */
+  readonly plan: ContextPlan
   /** The requests in progress, including those waiting for a sequence. */
   inFlight = 0
   readonly #waiting: ((sequence: LlamaSequence) => void)[] = []
@@ -62,25 +64,30 @@ export class ChatModel {
 
   private constructor(
     parts: { binding: Binding; llama: Llama; model: LlamaModel; context: LlamaContext },
-    concurrency: number,
+    plan: ContextPlan,
   ) {
+    this.plan = plan
     this.#binding = parts.binding
     this.#llama = parts.llama
     this.#model = parts.model
-    this.#context = parts.context
     // Resolving takes longer than a short response, so we do it only once.
     this.#wrapper = resolveInTime(() => parts.binding.resolveChatWrapper(parts.model))
-    for (let i = 0; i < concurrency; i++) this.#free.push(parts.context.getSequence())
+    for (let i = 0; i < plan.sequences; i++) this.#free.push(parts.context.getSequence())
   }
 
   static async load(
     binding: Binding,
-    { folder, threads, concurrency }: { folder: string; threads: number; concurrency: number },
+    { folder, threads, ...wish }: { folder: string; threads: number } & ContextWish,
   ): Promise<ChatModel> {
     const { llama, model } = await openGguf(binding, { folder, threads })
-    const contextSize = { max: Math.min(model.trainContextSize, MAX_CONTEXT) }
-    const context = await model.createContext({ sequences: concurrency, contextSize, threads })
-    return new ChatModel({ binding, llama, model, context }, concurrency)
+    const plan = await planContext(model, wish)
+    const { sequences, length, limit } = plan
+    // The machine may have less memory than the node reserved. A length from the settings must not shrink.
+    const contextSize = limit === 'setting' ? length : { min: Math.min(length, MIN_CONTEXT), max: length }
+    const context = await model.createContext({ sequences, contextSize, threads })
+    const isShorter = context.contextSize < length
+    const actual: ContextPlan = { ...plan, length: context.contextSize, limit: 'memory' }
+    return new ChatModel({ binding, llama, model, context }, isShorter ? actual : plan)
   }
 
   /**
@@ -126,7 +133,7 @@ export class ChatModel {
   /** Returns the tokens of a state with a verified digest; throws unless this model could have written the state. */
   async checkState(file: FileHandle, draft: string): Promise<number[]> {
     const vocabularySize = this.#model.fileInfo.metadata.tokenizer?.ggml?.tokens?.length ?? Infinity
-    const tokens = await tokensOfState(file, { contextSize: this.#context.contextSize, vocabularySize })
+    const tokens = await tokensOfState(file, { contextSize: this.plan.length, vocabularySize })
     this.#stateSize ??= this.#measureStates(draft)
     const size = await this.#stateSize.catch((err: unknown) => {
       this.#stateSize = undefined
@@ -168,7 +175,10 @@ export class ChatModel {
       const chat = new this.#binding.LlamaChat({ contextSequence: sequence, chatWrapper })
       const prompt = state?.tokens.length ?? (await this.#promptTokens(history, functions, listener))
       const before = sequence.tokenMeter.getState()
-      const generated = await chat.generateResponse(history, options)
+      // Beyond the context, the library would silently drop the beginning of the conversation.
+      const most = this.plan.length - OUTPUT_TOKENS + 1 - prompt
+      const maxTokens = Math.min(options.maxTokens ?? most, most)
+      const generated = await chat.generateResponse(history, { ...options, maxTokens })
       listener.signal.throwIfAborted()
       text.end()
       const { usedOutputTokens: completion } = sequence.tokenMeter.diff(before)
@@ -212,8 +222,7 @@ export class ChatModel {
   }
 
   #tokensOf(contextText: ContextText, signal: AbortSignal): Promise<number[]> {
-    const most = this.#context.contextSize
-    return promptTokens(contextText, { tokenize: this.#model.tokenizer, most, signal })
+    return promptTokens(contextText, { tokenize: this.#model.tokenizer, context: this.plan, signal })
   }
 
   async #options(
@@ -241,7 +250,7 @@ export class ChatModel {
       // By default the library penalizes repetition; OpenAI's API does so only on request.
       repeatPenalty: isPenalized && {
         penalty: 1,
-        lastTokens: this.#context.contextSize,
+        lastTokens: this.plan.length,
         presencePenalty,
         frequencyPenalty,
       },

@@ -15,7 +15,8 @@ async function main(): Promise<void> {
   const options = serverOptions()
   const model = await ChatModel.load(await loadBinding(options.packages), options)
   const serving = { model, exchange: options.exchange }
-  serve(options, (request, response) => void answer(serving, request, response))
+  const { sequences } = model.plan
+  serve(options, (request, response) => void answer(serving, request, response), { concurrency: sequences })
 }
 
 interface ServedModel {
@@ -33,7 +34,8 @@ async function answer(
   const route = `${request.method} ${request.url?.split('?')[0]}`
   if (route === 'GET /health') return send(response, 200, { status: 'ok', in_flight: model.inFlight })
   if (route === 'GET /v1/models') {
-    const one = { id: SERVED_NAME, object: 'model', created: 0, owned_by: 'hearth' }
+    const common = { id: SERVED_NAME, object: 'model', created: 0, owned_by: 'hearth' }
+    const one = { ...common, max_model_len: model.plan.length }
     return send(response, 200, { object: 'list', data: [one] })
   }
   const work = WORK.get(route)

@@ -10,6 +10,10 @@ export interface ServerOptions {
   socket: string
   threads: number
   concurrency: number
+  /** The memory in MB for what grows with the context; undefined without a limit. */
+  cacheMb: number | undefined
+  /** The largest number of tokens in prompt and output together; undefined if the model decides. */
+  maxLength: number | undefined
   /** The exchange folder for payloads; empty if there is none. */
   exchange: string
 }
@@ -24,6 +28,8 @@ export function serverOptions(): ServerOptions {
       socket: { type: 'string', default: '' },
       threads: { type: 'string', default: '1' },
       concurrency: { type: 'string', default: '2' },
+      'cache-mb': { type: 'string', default: '' },
+      'max-model-len': { type: 'string', default: '' },
       exchange: { type: 'string', default: '' },
     },
   })
@@ -35,19 +41,24 @@ export function serverOptions(): ServerOptions {
     socket,
     threads: Number(threads),
     concurrency: Number(concurrency),
+    cacheMb: numberOf(values['cache-mb']),
+    maxLength: numberOf(values['max-model-len']),
     exchange,
   }
 }
 
-/** Listens, prints the ready line, and serves until SIGTERM. */
+const numberOf = (text: string): number | undefined => (text === '' ? undefined : Number(text))
+
+/** Listens, prints the ready line with the facts that the node needs, and serves until SIGTERM. */
 export function serve(
   { port, socket }: Pick<ServerOptions, 'port' | 'socket'>,
   listener: RequestListener,
+  facts: { concurrency?: number } = {},
 ): void {
   const server = createServer(listener)
   server.keepAliveTimeout = 600_000
   const announce = (where: object) =>
-    process.stdout.write(`${JSON.stringify({ event: 'ready', ...where })}\n`)
+    process.stdout.write(`${JSON.stringify({ event: 'ready', ...where, ...facts })}\n`)
   if (socket) server.listen(socket, () => announce({ socket }))
   else {
     server.listen(port, '127.0.0.1', () => {

@@ -110,7 +110,7 @@ describe('builtInSpaces', () => {
       'llama.attention.head_count_kv': 2,
       'llama.embedding_length': 64,
     }
-    const gguf = { head: { architecture: 'llama', numbers }, sha256: DIGEST }
+    const gguf = { head: { architecture: 'llama', numbers, lists: {} }, sha256: DIGEST }
     const of = (given: ModelFacts['gguf']) =>
       builtInSpaces(facts({ taskType: 'chat', framework: 'llama.cpp', files: [], gguf: given })).find(
         ({ name }) => name === 'kv',
@@ -125,7 +125,7 @@ describe('builtInSpaces', () => {
       rope: 'llama 10000',
     })
     assert.equal(of(gguf)?.tokenizer_digest, DIGEST)
-    assert.equal(of({ ...gguf, head: { architecture: 'rwkv', numbers } }), undefined)
+    assert.equal(of({ ...gguf, head: { ...gguf.head, architecture: 'rwkv' } }), undefined)
   })
 
   it('derives JSON spaces for a tabular model, and none for an unknown one', () => {

@@ -16,10 +16,10 @@ export const getChatModel = route({
   params: Type.Object({ model: Type.String({ minLength: 1, maxLength: 200 }) }),
   success: { status: 200, schema: ChatModel },
 
-  async handler({ caller: { accountId, limits }, params: { model } }, { db }) {
+  async handler({ caller: { accountId, limits }, params: { model } }, { db, links }) {
     const by = isUuid(model) ? { id: model.toLowerCase() } : { name: model.toLowerCase() }
     const row = await chatModelRepository.findChatModel(db, accountId, by)
     if (!row || !mayCallModel(limits, row)) throw noModel(model)
-    return presentChatModel(row, accountId)
+    return presentChatModel(row, accountId, links.placement)
   },
 })

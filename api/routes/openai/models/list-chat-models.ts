@@ -15,10 +15,10 @@ export const listChatModels = route({
   success: { status: 200, schema: ChatModelList },
   isLong: true,
 
-  async handler({ caller: { accountId, limits }, query: { task_type } }, { db }) {
+  async handler({ caller: { accountId, limits }, query: { task_type } }, { db, links }) {
     const taskTypes = task_type === undefined ? CHAT_TASK_TYPES : [task_type]
     const offered = await chatModelRepository.listModels(db, accountId, taskTypes)
     const rows = offered.filter((endpoint) => mayCallModel(limits, endpoint))
-    return { object: 'list', data: rows.map((row) => presentChatModel(row, accountId)) }
+    return { object: 'list', data: rows.map((row) => presentChatModel(row, accountId, links.placement)) }
   },
 })

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { AdminClient } from '../../../../cli/admin-client.ts'
 import { importModel } from '../../../../cli/commands/models.ts'
-import { writeTinyGguf } from '../../../../embedded/demo/tiny-gguf.ts'
+import { type TinyGguf, writeTinyGguf } from '../../../../embedded/demo/tiny-gguf.ts'
 import { ensurePackages } from '../../../../node-runtime/environments/npm-env.ts'
 import { readConfig } from '../../../../platform/config.ts'
 import type { ImportedModel } from '../../../../schemas/model-import.ts'
@@ -31,11 +31,11 @@ export class LlmWorld implements AsyncDisposable {
     this.caller = caller
   }
 
-  static async start(): Promise<LlmWorld> {
+  static async start({ memoryMb = 6_000 } = {}): Promise<LlmWorld> {
     const api = await startApi()
     const caller = await api.account()
     const { accountId } = caller
-    const node = await startNode(api, { realCatalog: true, memoryMb: 6_000, accountId })
+    const node = await startNode(api, { realCatalog: true, memoryMb, accountId })
     return new LlmWorld(api, node, caller)
   }
 
@@ -57,10 +57,21 @@ export class LlmWorld implements AsyncDisposable {
     says?: readonly string[],
     like: TinyLlm = {},
   ): Promise<ImportedModel> {
-    const path = this.pathOf(form === 'gguf' ? `${name}.gguf` : name)
     // This GGUF has letters as tokens, so a tool description needs a longer context.
-    if (form === 'gguf') await writeTinyGguf(path, says && { answer: says, context: 4_096 })
-    else await makeTinyLlm(path, says ? { ...like, says } : like)
+    if (form === 'gguf') return this.importGguf(name, says && { answer: says, context: 4_096 })
+    const path = this.pathOf(name)
+    await makeTinyLlm(path, says ? { ...like, says } : like)
+    return this.#importFrom(name, path)
+  }
+
+  /** Imports a tiny GGUF as an operator does. */
+  async importGguf(name: string, tiny?: TinyGguf): Promise<ImportedModel> {
+    const path = this.pathOf(`${name}.gguf`)
+    await writeTinyGguf(path, tiny)
+    return this.#importFrom(name, path)
+  }
+
+  #importFrom(name: string, path: string): Promise<ImportedModel> {
     const client = new AdminClient(this.api.baseUrl, OPERATIONS_KEY)
     return importModel(client, { name, path, task: 'chat', accountId: this.caller.accountId })
   }

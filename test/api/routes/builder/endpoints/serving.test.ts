@@ -128,7 +128,21 @@ describe('the serving of an endpoint', () => {
     const table = await endpoint({})
     const { status, body } = await patch(table.id, { max_model_len: 100 })
     assert.deepEqual([status, body.detail[0].loc], [422, ['body', 'serving']])
-    assert.match(body.detail[0].msg, /only language models in safetensors/)
+    assert.match(body.detail[0].msg, /only language models have these settings/)
+  })
+
+  it('offers for a GGUF only the settings that its engines have', async () => {
+    const { id } = await endpoint({ runtime_profile: 'llm-llamacpp', task_type: 'chat' })
+
+    assert.equal((await patch(id, { max_model_len: 32_768 })).status, 200)
+    for (const [name, value] of [
+      ['dtype', 'float32'],
+      ['quantization', 'fp8'],
+      ['gpu_memory_mb', 9_000],
+    ] as const) {
+      const { status, body } = await patch(id, { [name]: value })
+      assert.deepEqual([status, body.detail[0].loc], [422, ['body', 'serving', name]])
+    }
   })
 
   it('is rejected with a 422 if it needs more than any node of the account has', async () => {
