@@ -9,6 +9,14 @@ export const emit = defineEvents({
     profile: 'string',
     err: 'string',
   }),
+  'model.adapter_failed': warn(
+    'a model could not be served as an adapter of its base: serving its own weights',
+    {
+      model_key: 'string',
+      base_key: 'string',
+      err: 'string',
+    },
+  ),
   'model.files_freed': info('the files of a deleted model were removed', { model_key: 'string' }),
   'model.files_not_freed': warn('the files of a deleted model could not be removed; trying again', {
     err: 'error',

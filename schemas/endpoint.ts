@@ -10,6 +10,7 @@ export type EndpointStatus = Static<typeof EndpointStatus>
 export const ReviewStatus = Vocabulary('active', 'pending_review', 'approved', 'rejected')
 export type ReviewStatus = Static<typeof ReviewStatus>
 export const EndpointSource = Vocabulary('catalog', 'trained')
+export const ServeAs = Vocabulary('adapter', 'merged')
 export const Readiness = Vocabulary('warm', 'cached', 'cold')
 
 const JsonSchema = Type.Record(Type.String(), Type.Unknown())
@@ -69,6 +70,14 @@ export const Endpoint = Type.Object(
       ...Nullable(Serving),
       description: 'Null while nodes serve the model with the defaults',
     }),
+    serve_as: { ...ServeAs, description: 'adapter: in the server of its base; merged: with its own weights' },
+    base_version_id: Nullable(
+      Type.String({ description: 'The version in whose server an adapter is; null for a merged model' }),
+    ),
+    /** Only the owner gets it. */
+    merged_because: Type.Optional(
+      Nullable(Type.String({ description: 'Why a fine-tuned model cannot be served as an adapter' })),
+    ),
     input_schema: JsonSchema,
     output_schema: JsonSchema,
     example_input: Example,
@@ -215,6 +224,11 @@ export const RegisterForInference = Type.Object(
     visibility: Type.Optional({ ...Vocabulary('account', 'public'), default: 'account' }),
     task_type: TaskType,
     serving: Type.Optional(Serving),
+    serve_as: Type.Optional({
+      ...ServeAs,
+      description:
+        'adapter: many fine-tuned models share the server of their base; merged: the model has its own. Default: adapter, if the base and the engines allow it',
+    }),
   },
   { additionalProperties: false, ...RequiredWith('visibility', 'public', PUBLIC_FIELDS, FILLED) },
 )

@@ -6,8 +6,9 @@ import * as modelOrderRepository from '../../db/repositories/nodes/model-orders.
 import * as workflowStartRepository from '../../db/repositories/platform/workflow-starts.ts'
 import type { Database } from '../../db/tables.ts'
 import { ApiError, unusableModel } from '../../domain/errors.ts'
+import type { PlacementNeed } from '../../domain/placement/need.ts'
 import { isLoading, missingEnvironment, warmthOf } from '../../domain/placement/node-snapshot.ts'
-import type { NodeChoice, PlacementNeed } from '../../domain/placement/placement.ts'
+import type { NodeChoice } from '../../domain/placement/placement.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { modelLoadStart } from '../../workflows/contract/starts.ts'
@@ -24,6 +25,8 @@ export interface LoadNeed {
   readonly runtime_profile: string
   readonly memory_mb: number
   readonly tensor_parallel?: number | null
+  /** The model in whose server this one is an adapter. */
+  readonly base_key?: string | null
 }
 
 export interface ModelLoadsOptions {

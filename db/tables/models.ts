@@ -105,6 +105,10 @@ export interface EndpointTable {
   hub_revision: Optional<string>
   /** How nodes serve its model; null for the defaults. */
   serving: NullableJson<Serving>
+  /** The version whose server also serves this endpoint's model, as an adapter; null while merged weights are served. */
+  base_version_id: Optional<string>
+  /** Why it is served merged; null unless an adapter was possible. */
+  merged_because: Optional<string>
   /** The number of nodes on which its model is pinned. */
   min_warm: WithDefault<number>
   total_requests: WithDefault<number>

@@ -1,6 +1,7 @@
 import { reachableMemory } from '../placement/gpu-capacity.ts'
+import { OF_OTHERS, type IndexedNode, rejectReason } from '../placement/need.ts'
 import { type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
-import { OF_OTHERS, type IndexedNode, pointsOf, rejectReason } from '../placement/placement.ts'
+import { pointsOf } from '../placement/placement.ts'
 import { isToolKey } from '../tools/catalog.ts'
 import type { GraphStage } from './graph.ts'
 

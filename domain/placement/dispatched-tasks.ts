@@ -1,8 +1,9 @@
 import { getOrThrow } from '../at.ts'
 import { isToolKey } from '../tools/catalog.ts'
+import type { PlacementNeed } from './need.ts'
 import { PLACED_SLOTS, WARM_SLOTS } from './node-queues.ts'
 import { type NodeSnapshot, warmthOf } from './node-snapshot.ts'
-import type { NodeChoice, PlacementIndex, PlacementNeed, Verdict } from './placement.ts'
+import type { NodeChoice, PlacementIndex, Verdict } from './placement.ts'
 
 /** The slots of a node's own queue that accounts share; the others are reserved for loads. */
 export const sharedOf = (slots: number): number => (3 * slots) / 4

@@ -1,27 +1,9 @@
 import type { NodeEnvironment, NodeModel } from '../../schemas/nodes/node.ts'
 import { drawBest, ScoreBuckets } from '../score-buckets.ts'
-import { gpuCapacityFault, gpuCountFault, reachableMemory } from './gpu-capacity.ts'
+import { reachableMemory } from './gpu-capacity.ts'
+import { hasBase, type IndexedNode, type PlacementNeed, rejectReason } from './need.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
-import { isLoading, serves, stageOf, warmthOf } from './node-snapshot.ts'
-
-/** The requirements of a request. */
-export interface PlacementNeed {
-  readonly model_key: string
-  /** The account that the work belongs to. Null for work open to all accounts, which only shared nodes run. */
-  readonly account_id: string | null
-  readonly runtime_profile: string
-  readonly memory_mb: number
-  /** The GPUs of one node that its endpoint's settings give to the model; unset or null for the profile's number. */
-  readonly tensor_parallel?: number | null
-  /** Restricts the request to this hardware. */
-  readonly hardware?: 'cpu' | 'gpu' | 'xpu'
-  /** Nodes on which this request has already been tried. */
-  readonly exclude?: ReadonlySet<string>
-  /** The minimum acceptable warmth; `warm` never loads anything. */
-  readonly atLeast?: Warmth
-  /** Epoch milliseconds. */
-  readonly now: number
-}
+import { serves, stageOf, warmthOf } from './node-snapshot.ts'
 
 export interface NodeChoice {
   readonly node_id: string
@@ -42,20 +24,6 @@ export interface Placement {
   explain: () => Verdict[]
 }
 
-/** A node's entry in the index. */
-export interface IndexedNode {
-  snapshot: NodeSnapshot
-  /** The requests for which the node can be chosen: empty for all accounts, otherwise the id of one account. */
-  scope: string
-  models: Map<string, NodeModel>
-  /** Free memory plus the memory of idle unpinned models: per GPU, or for the node. */
-  reach: readonly number[]
-  /** Requests of this gateway in flight on the node; more recent than any report. */
-  pending: number
-  /** The free share of memory minus the load: the whole score except for warmth. */
-  points: number
-}
-
 /**
  * Bands can't overlap (a loaded, busy node scores 80, an idle one with cached weights 60), so placement searches one
  * band after another.
@@ -73,34 +41,6 @@ export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
 }
 
 const clamp = (share: number) => Math.min(1, Math.max(0, share))
-
-/** The verdict on a node dedicated to another account. */
-export const OF_OTHERS = 'serves only its own account'
-
-/** Returns why a node cannot serve the request; undefined when it can. */
-export function rejectReason(node: IndexedNode, need: PlacementNeed): string | undefined {
-  const { snapshot } = node
-  const model = node.models.get(need.model_key)
-  const warmth = warmthOf(model)
-  if (!serves(snapshot, need.account_id)) return OF_OTHERS
-  if (snapshot.draining) return 'is draining'
-  if (need.exclude?.has(snapshot.node_id)) return 'was already tried for this request'
-  if (need.hardware && snapshot.hardware !== need.hardware)
-    return `is ${snapshot.hardware}, not ${need.hardware}`
-  if (!snapshot.profiles.includes(need.runtime_profile))
-    return `cannot run the profile ${need.runtime_profile}`
-  if (warmth === 'warm') return undefined
-  if (need.atLeast === 'warm' || (need.atLeast === 'cached' && warmth === 'cold'))
-    return `has the model only ${warmth}`
-  if (model?.retry_at !== undefined && model.retry_at > need.now)
-    return `failed to load it: ${model.error ?? 'unknown'}`
-  const tooFew = gpuCountFault(snapshot, need)
-  if (tooFew !== undefined) return tooFew
-  if (snapshot.gpu_fault?.takes_no_runs && snapshot.gpus && need.memory_mb > 0) return 'cannot use its GPUs'
-  // The memory of a loading model is already reserved.
-  if (isLoading(model)) return undefined
-  return gpuCapacityFault(snapshot, node.reach, need)
-}
 
 const EVERYBODY = ''
 const SHARED_ONLY = [EVERYBODY]
@@ -256,22 +196,36 @@ export class PlacementIndex {
 
   #choose(need: PlacementNeed, random: () => number): NodeChoice | undefined {
     const { model_key, atLeast = 'cold' } = need
-    const scopes = this.#scopesOf(need.account_id)
     for (const warmth of BANDS) {
-      const fits = (node: IndexedNode) =>
-        // The cold band has every node of the profile. Nodes that hold the model were considered in earlier bands.
-        (warmth !== 'cold' || warmthOf(node.models.get(model_key)) === 'cold') &&
-        rejectReason(node, need) === undefined
-      let node: IndexedNode | undefined
-      for (const scope of scopes) {
-        const nodes = this.#nodesOf(warmth, need, scope)
-        const drawn = nodes && drawBest(nodes, fits, lessBusy, random)
-        node = node && drawn ? better(node, drawn) : (node ?? drawn)
-      }
-      if (node) return { node_id: node.snapshot.node_id, warmth, score: WARMTH_SCORE[warmth] + node.points }
+      // The cold band has every node of the profile. Nodes that hold the model were considered in earlier bands.
+      const isNew = ({ models }: IndexedNode) =>
+        warmth !== 'cold' || warmthOf(models.get(model_key)) === 'cold'
+      const node = this.#draw(need, random, (scope) => this.#nodesOf(warmth, need, scope), isNew)
+      if (node) return choiceOf(node, warmth)
       if (warmth === atLeast) return undefined
+      if (warmth !== 'warm' || typeof need.base_key !== 'string') continue
+      const { base_key } = need
+      const host = this.#draw(need, random, (scope) => this.#holders.warm.get(within(scope, base_key)))
+      if (host) return choiceOf(host, warmthOf(host.models.get(model_key)))
     }
     return undefined
+  }
+
+  /** Draws the best of the nodes in all scopes of an account that can serve a request. */
+  #draw(
+    need: PlacementNeed,
+    random: () => number,
+    nodesIn: (scope: string) => ScoreBuckets<IndexedNode> | undefined,
+    isWanted: (node: IndexedNode) => boolean = () => true,
+  ): IndexedNode | undefined {
+    const fits = (node: IndexedNode) => isWanted(node) && rejectReason(node, need) === undefined
+    let best: IndexedNode | undefined
+    for (const scope of this.#scopesOf(need.account_id)) {
+      const nodes = nodesIn(scope)
+      const drawn = nodes && drawBest(nodes, fits, lessBusy, random)
+      best = best && drawn ? better(best, drawn) : (best ?? drawn)
+    }
+    return best
   }
 
   #nodesOf(
@@ -290,6 +244,16 @@ export class PlacementIndex {
       if (reason !== undefined) return { node_id, score: undefined, reason }
       const score = WARMTH_SCORE[warmthOf(node.models.get(need.model_key))] + node.points
       if (!chosen || node_id === chosen.node_id) return { node_id, score, reason: '' }
+      const { base_key } = need
+      const host = this.#nodes.get(chosen.node_id)
+      if (
+        typeof base_key === 'string' &&
+        chosen.warmth !== 'warm' &&
+        host &&
+        hasBase(host, need) &&
+        !hasBase(node, need)
+      )
+        return { node_id, score, reason: `does not have ${base_key}, its base, loaded` }
       const words =
         score < chosen.score
           ? `scores ${score}, below ${chosen.score}`
@@ -360,6 +324,12 @@ export function place(
   for (const snapshot of snapshots) index.put(snapshot)
   return index.place(need, random)
 }
+
+const choiceOf = ({ snapshot: { node_id }, points }: IndexedNode, warmth: Warmth): NodeChoice => ({
+  node_id,
+  warmth,
+  score: WARMTH_SCORE[warmth] + points,
+})
 
 const better = (a: IndexedNode, b: IndexedNode): IndexedNode =>
   a.points === b.points ? lessBusy(a, b) : a.points > b.points ? a : b

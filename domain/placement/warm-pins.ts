@@ -1,8 +1,9 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { reserveCapacity } from './gpu-capacity.ts'
+import { type PlacementNeed } from './need.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 import { isLoading, warmthOf } from './node-snapshot.ts'
-import { PlacementIndex, type PlacementNeed, WARMTH_SCORE } from './placement.ts'
+import { PlacementIndex, WARMTH_SCORE } from './placement.ts'
 
 /** A model that must be loaded on this many nodes. */
 export interface WarmRequirement {

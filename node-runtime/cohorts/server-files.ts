@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { EdgeError } from '../../domain/cohorts/edge-error.ts'
 import { openForeign, type PayloadStore } from '../edges/payload-store.ts'
 import type { Payload } from '../edges/payload.ts'
-import type { ModelServer } from '../models/server.ts'
+import type { RunningServer } from '../models/server.ts'
 
 /** A payload file in the exchange folder of a model server. Disposing it removes the file. */
 export interface ServerFile extends AsyncDisposable {
@@ -14,7 +14,7 @@ export interface ServerFile extends AsyncDisposable {
 }
 
 /** Returns a new file name in a server's exchange folder. */
-export function nameFor(server: Pick<ModelServer, 'exchangeDir' | 'profile'>): ServerFile {
+export function nameFor(server: Pick<RunningServer, 'exchangeDir' | 'profile'>): ServerFile {
   const { exchangeDir, profile } = server
   if (exchangeDir === undefined)
     throw new EdgeError(
@@ -27,7 +27,7 @@ export function nameFor(server: Pick<ModelServer, 'exchangeDir' | 'profile'>): S
 }
 
 /** Passes a payload to a server as a hard link, or as a copy if its folder is on another disk. */
-export async function lend(payload: Payload, server: ModelServer): Promise<ServerFile> {
+export async function lend(payload: Payload, server: RunningServer): Promise<ServerFile> {
   const file = nameFor(server)
   await link(payload.path, file.path).catch((err: NodeJS.ErrnoException) => {
     if (err.code !== 'EXDEV' && err.code !== 'EPERM') throw err

@@ -188,8 +188,12 @@ export class ControlClient {
     return this.call('POST', '/api/v1/nodes:temporal-credential', asked, options)
   }
 
-  modelSpec(modelKey: string, options?: CallOptions): Promise<NodeModelSpec> {
-    return this.call('GET', `/api/v1/nodes/models/${encodeURIComponent(modelKey)}`, undefined, options)
+  modelSpec(
+    modelKey: string,
+    { adapters, ...options }: CallOptions & { adapters?: boolean } = {},
+  ): Promise<NodeModelSpec> {
+    const path = `/api/v1/nodes/models/${encodeURIComponent(modelKey)}${adapters ? '?adapters=true' : ''}`
+    return this.call('GET', path, undefined, options)
   }
 
   /** Returns the tools that operators have registered. */

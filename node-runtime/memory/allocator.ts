@@ -186,8 +186,7 @@ export class MemoryAllocator {
         throw err
       }
     }
-    model.server = undefined
-    this.#options.onMove(model, 'evicted')
+    for (const gone of [model, ...model.leave()]) this.#options.onMove(gone, 'evicted')
     this.#leave(model, end())
     await this.whenGone(model)
   }
@@ -231,12 +230,15 @@ export class MemoryAllocator {
 
   #evictable(): EvictablePool[] {
     const { memory, models } = this.#options
-    return [...models()]
-      .filter(({ isEvictable }) => isEvictable)
-      .map((model) => {
-        const { modelKey, memoryMb, lastUsed } = model
-        return { model, modelKey, memoryMb, lastUsed, heldByPool: memory.heldByPool(modelKey) }
-      })
+    return (
+      [...models()]
+        // An adapter has no memory of its own.
+        .filter(({ isEvictable, base }) => isEvictable && !base)
+        .map((model) => {
+          const { modelKey, memoryMb, lastUsed } = model
+          return { model, modelKey, memoryMb, lastUsed, heldByPool: memory.heldByPool(modelKey) }
+        })
+    )
   }
 
   /** Ends the reservation only when the process tree has exited and its memory is free. */

@@ -1,18 +1,19 @@
 import { freeMemoryOn } from '../../domain/placement/gpu-capacity.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
-import type { NodeModel } from '../../schemas/nodes/node.ts'
+import type { NodeModel, NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { Serving } from '../../schemas/nodes/serving.ts'
 import { emit } from '../events.ts'
 import { type MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.ts'
 import { fillsReservation, type MemoryMeter } from '../memory/meter.ts'
 import type { ModelPeaks } from '../memory/model-peaks.ts'
 import type { MemoryReservations } from '../memory/reservations.ts'
-import type { ProtectedModels, WeightsCache } from '../weights/cache.ts'
+import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
+import { AdapterServer } from './adapter-server.ts'
 import { StrayFileError } from './folder.ts'
 import type { LoadedModel } from './loaded-model.ts'
-import { EnvironmentError, type ModelLoader, type PreparedModel } from './loader.ts'
-import { type ModelServer, ModelServerError } from './server.ts'
+import { EnvironmentError, type ModelLoader, type PreparedModel, type PrepareOptions } from './loader.ts'
+import { type ModelServer, ModelServerError, type RunningServer } from './server.ts'
 import { ModelUnavailableError } from './unavailable.ts'
 
 export interface BringUpOptions {
@@ -32,6 +33,14 @@ export interface BringUpOptions {
   onMove: (model: LoadedModel, state: NodeModel['state']) => void
   /** Called with a server before its model counts as loaded. */
   measure: (model: LoadedModel, server: ModelServer) => Promise<void>
+  /** Loads the base of an adapter into a server that accepts adapters, and holds it. */
+  holdBase: (modelKey: string, options: { isOwnEngine: boolean }) => Promise<HeldBase>
+}
+
+/** The base of an adapter, which can't be unloaded until this is disposed of. */
+export interface HeldBase extends Disposable {
+  readonly model: LoadedModel
+  readonly server: ModelServer
 }
 
 /** Takes a model from its weights to a warm server. */
@@ -42,14 +51,61 @@ export class BringUp {
     this.#options = options
   }
 
+  /** Loads a model: as an adapter of its base if it is served as one and its base accepts it, and with its own weights otherwise. */
+  async run(model: LoadedModel): Promise<RunningServer> {
+    const { loader, log, stopping } = this.#options
+    if (model.avoidsAdapter) return this.#runOwn(model)
+    const found = await this.#withDisk(loader.findAdapter(model.modelKey, this.#fetching(model, [])))
+    if (!found.adapter) return this.#runOwn(model, { now: found.now })
+    try {
+      return await this.#join(model, found)
+    } catch (err) {
+      if (stopping.aborted || isOutOfMemory(err)) throw err
+      model.avoidAdapter()
+      const message = err instanceof Error ? err.message : String(err)
+      emit(log, 'model.adapter_failed', { model_key: model.modelKey, base_key: found.base_key, err: message })
+      return this.#runOwn(model)
+    }
+  }
+
+  /** Loads a model into the server of its base. */
+  async #join(
+    model: LoadedModel,
+    { adapter, base_key }: { adapter: CachedModel; base_key: string },
+  ): Promise<RunningServer> {
+    const { cache, stopping, holdBase, onMove } = this.#options
+    model.loadPercent = 0
+    onMove(model, 'loading_model')
+    using base = await holdBase(base_key, { isOwnEngine: model.needsOwnEngine })
+    const startedAt = performance.now()
+    const server = await AdapterServer.load(base.server, model.modelKey, adapter)
+    try {
+      await server.probe(base.server.profile.warmup_input ?? adapter.spec.warmup_input, stopping)
+    } catch (err) {
+      await server.stop()
+      throw err
+    }
+    if (base.model.server !== base.server)
+      throw new ModelUnavailableError('no_capacity', 'the server of its base has ended')
+    model.join(base.model, server)
+    model.lastUsed = Date.now()
+    model.protect(performance.now() - startedAt)
+    void cache.touch(adapter.spec.model_key)
+    return server
+  }
+
   /**
-   * Loads a model. When a load fails because of the weights, their digests are checked. Damaged files are downloaded
+   * Loads a model with its own weights. When a load fails because of the weights, their digests are checked. Damaged files are downloaded
    * again, once; if the files are intact, the model is unusable. When a preferred engine fails or doesn't fit into the
    * free memory, the next one is tried.
    */
-  async run(
+  async #runOwn(
     model: LoadedModel,
-    { isAgain = false, skipped = [] }: { isAgain?: boolean; skipped?: readonly string[] } = {},
+    {
+      isAgain = false,
+      skipped = [],
+      now,
+    }: { isAgain?: boolean; skipped?: readonly string[]; now?: NodeModelSpec | undefined } = {},
   ): Promise<ModelServer> {
     const { cache, log } = this.#options
     const { modelKey } = model
@@ -57,7 +113,7 @@ export class BringUp {
     let isReplacement = false
     let serving: Serving | undefined
     try {
-      const prepared = await this.#prepare(model, skipped)
+      const prepared = await this.#prepare(model, skipped, now)
       engine = prepared.profile.profile_id
       ;({ isReplacement } = prepared)
       ;({ serving } = prepared.cached.spec)
@@ -71,7 +127,7 @@ export class BringUp {
       if (blamesWeights(err) && (await cache.dropIfDamaged(modelKey, this.#options.stopping))) {
         if (isAgain) throw new Error("this node's disk corrupts the weights stored on it", { cause: err })
         emit(log, 'model.weights_damaged', { model_key: modelKey })
-        return this.run(model, { isAgain: true, skipped })
+        return this.#runOwn(model, { isAgain: true, skipped })
       }
       if (!isReplacement || engine === undefined || this.#options.stopping.aborted) throw err
       // A lack of memory says nothing about the engine, so the next load tries it again.
@@ -79,7 +135,7 @@ export class BringUp {
       const message = err instanceof Error ? err.message : String(err)
       emit(log, 'model.engine_failed', { model_key: modelKey, profile: engine, err: message })
       await this.getRoom(this.#options.memoryAllocator.whenGone(model))
-      return this.run(model, { isAgain, skipped: [...skipped, engine] })
+      return this.#runOwn(model, { isAgain, skipped: [...skipped, engine] })
     }
   }
 
@@ -90,20 +146,34 @@ export class BringUp {
     })
   }
 
-  async #prepare(model: LoadedModel, skipped: readonly string[]): Promise<PreparedModel> {
-    const { loader, stopping, inUse, onDisk, onMove } = this.#options
+  async #prepare(
+    model: LoadedModel,
+    skipped: readonly string[],
+    now: NodeModelSpec | undefined,
+  ): Promise<PreparedModel> {
+    const { loader } = this.#options
+    return this.#withDisk(loader.prepare(model.modelKey, { ...this.#fetching(model, skipped), now }))
+  }
+
+  /** Waits for work that may add files to the disk, and then for the list of models to include them. */
+  async #withDisk<T>(work: Promise<T>): Promise<T> {
     try {
-      return await loader.prepare(model.modelKey, {
-        signal: stopping,
-        keep: inUse,
-        isAvoided: (engine, serving) => skipped.includes(engine) || model.avoidsEngine(engine, serving),
-        onDownload: (progress) => {
-          model.progress = progress
-          onMove(model, 'downloading_model')
-        },
-      })
+      return await work
     } finally {
-      await onDisk()
+      await this.#options.onDisk()
+    }
+  }
+
+  #fetching(model: LoadedModel, skipped: readonly string[]): PrepareOptions {
+    const { stopping, inUse, onMove } = this.#options
+    return {
+      signal: stopping,
+      keep: inUse,
+      isAvoided: (engine, serving) => skipped.includes(engine) || model.avoidsEngine(engine, serving),
+      onDownload: (progress) => {
+        model.progress = progress
+        onMove(model, 'downloading_model')
+      },
     }
   }
 
@@ -175,6 +245,7 @@ export class BringUp {
         contextMb,
         gpus: memory.devicesOf(model.modelKey),
         vramShare: meter.shareOf(model.memoryMb, model.gpus, profile),
+        needsAdapters: model.needsAdapters,
         stopping,
         onPids: (pids) => model.sawPids(pids),
         onProgress: (percent) => (model.loadPercent = percent),

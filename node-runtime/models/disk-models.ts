@@ -1,6 +1,7 @@
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 import type { WeightsCache } from '../weights/cache.ts'
+import { adapterKey } from '../weights/keys.ts'
 import type { LoadedModel } from './loaded-model.ts'
 import type { Pins } from './pins.ts'
 
@@ -55,7 +56,7 @@ export class DiskModels {
       // Loads begin within one turn of the event loop, so a model that is free here can't be loading when its removal
       // begins.
       if (model.server || model.loading || model.leaving) return
-      await cache.remove(modelKey)
+      await Promise.all([cache.remove(modelKey), cache.remove(adapterKey(modelKey))])
       if (model.state === 'evicted') onGone(model)
       emit(log, 'model.files_freed', { model_key: modelKey })
     } catch (err) {

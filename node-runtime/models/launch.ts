@@ -64,8 +64,16 @@ export interface ModelServerSpec {
   contextMb?: number | undefined
   /** The folder for compiled kernels, which is kept for later loads of the model. */
   compileDir?: string | undefined
+  /** The empty folder for the adapters that the server is to accept. */
+  adaptersDir?: string | undefined
   /** The settings of the model's endpoint. */
   serving?: Serving | undefined
+}
+
+/** A folder on this machine, and its path for a server. */
+export interface AdapterFolder {
+  dir: string
+  path: string
 }
 
 export interface LaunchedServer {
@@ -74,16 +82,24 @@ export interface LaunchedServer {
   address: ServerAddress | undefined
   /** The folder for payload files that the node and this server exchange; undefined for containers. */
   exchangeDir?: string
+  adapters?: AdapterFolder | undefined
 }
 
 /** Starts the command of a profile. The caller has to check whether the server becomes ready. */
 export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<LaunchedServer> {
   await checkModelFolder(spec.modelDir)
   const found = await optionsOf(spec.profile, spec.modelDir)
-  const options = [...found, ...servingArguments(spec.profile, spec.serving)]
-  return spec.profile.driver === 'container'
-    ? launchContainer(drivers, spec, options)
-    : launchProcess(drivers, spec, options)
+  const { adapters, env } = spec.profile
+  const isHost = adapters !== undefined && spec.adaptersDir !== undefined
+  const options = [
+    ...found,
+    ...(isHost ? adapters.options : []),
+    ...servingArguments(spec.profile, spec.serving),
+  ]
+  const profile = isHost ? { ...spec.profile, env: { ...env, ...adapters.env } } : spec.profile
+  return profile.driver === 'container'
+    ? launchContainer(drivers, { ...spec, profile }, options)
+    : launchProcess(drivers, { ...spec, profile }, options)
 }
 
 async function launchProcess(
@@ -91,7 +107,7 @@ async function launchProcess(
   spec: ModelServerSpec,
   options: readonly string[],
 ): Promise<LaunchedServer> {
-  const { name, profile, packages, modelDir, convertedDir, compileDir, ramMb, gpus = [] } = spec
+  const { name, profile, packages, modelDir, convertedDir, compileDir, adaptersDir, ramMb, gpus = [] } = spec
   const folder = await drivers.process.makeFolder()
   const socket = join(folder, 'server.sock')
   // A server can write only to its own folder, which no other server can see.
@@ -104,7 +120,7 @@ async function launchProcess(
     folder,
     ...processCommand(spec, { port, socket, exchangeDir, options }),
     confinement: {
-      reads: [modelDir, packages, convertedDir].filter((path) => path !== undefined),
+      reads: [modelDir, packages, convertedDir, adaptersDir].filter((path) => path !== undefined),
       ...(compileDir !== undefined && { writes: [compileDir] }),
       network: hasSocket ? 'none' : 'listen',
       // Profiles don't state the RAM usage of GPU libraries.
@@ -114,7 +130,9 @@ async function launchProcess(
       fileMb: MAX_FILE_MB,
     },
   })
-  return { process: child, address: hasSocket ? { socket } : port ? { port } : undefined, exchangeDir }
+  const address = hasSocket ? { socket } : port ? { port } : undefined
+  const adapters = adaptersDir === undefined ? undefined : { dir: adaptersDir, path: adaptersDir }
+  return { process: child, address, exchangeDir, adapters }
 }
 
 /**
@@ -205,6 +223,9 @@ async function launchContainer(
       ...(spec.compileDir === undefined
         ? []
         : [{ source: spec.compileDir, target: '/compiled', readOnly: false }]),
+      ...(spec.adaptersDir === undefined
+        ? []
+        : [{ source: spec.adaptersDir, target: '/adapters', readOnly: true }]),
     ],
     socketDir: '/run/hearth',
     memoryMb: spec.ramMb + (profile.temporary_mb ?? 0) + (profile.shared_mb ?? 0),
@@ -214,7 +235,8 @@ async function launchContainer(
     gpus: profile.requires_gpu ? (spec.gpus ?? []) : [],
     network: false,
   })
-  return { process: child, address: { socket: join(child.socketDir, 'server.sock') } }
+  const adapters = spec.adaptersDir === undefined ? undefined : { dir: spec.adaptersDir, path: '/adapters' }
+  return { process: child, address: { socket: join(child.socketDir, 'server.sock') }, adapters }
 }
 
 function filler(profile: RuntimeProfile, values: Record<string, string>): (text: string) => string {

@@ -3,10 +3,12 @@ import type { NodeModel, NodeModelState } from '../../schemas/nodes/node.ts'
 import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import type { Pins } from './pins.ts'
-import type { ModelServer } from './server.ts'
+import type { RunningServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
 const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
+/** In place of a profile, for serving a model as an adapter of its base. */
+const ADAPTER = 'adapter'
 /** The maximum time for which a recently loaded model is protected from other loads. */
 export const MAX_PROTECTION_TTL_MS = 300_000
 const ENGINE_RETRY_TTL_MS = 3_600_000
@@ -19,7 +21,11 @@ const MAX_ERROR = 2_000
 /** A model on this node in any state, from `cold` to `evicted`. */
 export class LoadedModel {
   readonly modelKey: string
-  server: ModelServer | undefined
+  server: RunningServer | undefined
+  /** The model in whose server this one is an adapter, while it is. */
+  base: LoadedModel | undefined
+  /** The models that are adapters in its server. */
+  readonly adapters = new Set<LoadedModel>()
   inFlight = 0
   lastUsed = Date.now()
   memoryMb = 0
@@ -49,6 +55,8 @@ export class LoadedModel {
   isReplaced = false
   /** True once it had work that only the engine of its version can do. */
   needsOwnEngine = false
+  /** True once adapters of it had to be loaded, so that its server must accept them. */
+  needsAdapters = false
   /** True while its server finishes its last requests before the model returns to that engine. */
   isReturning = false
   error: string | undefined
@@ -87,7 +95,8 @@ export class LoadedModel {
 
   /** True for a loaded model without requests and without a pin. */
   get isEvictable(): boolean {
-    return this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned
+    const isFree = this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned
+    return isFree && [...this.adapters].every((adapter) => !adapter.#isPinned)
   }
 
   /**
@@ -115,6 +124,33 @@ export class LoadedModel {
   avoidsEngine(profileId: string, serving: Serving | undefined): boolean {
     const until = this.#avoided.get(attemptOf(profileId, serving)) ?? 0
     return this.needsOwnEngine || until > performance.now()
+  }
+
+  /** Serves this model with its own weights for a while, because it could not be served as an adapter. */
+  avoidAdapter(): void {
+    this.#avoided.set(ADAPTER, performance.now() + ENGINE_RETRY_TTL_MS)
+  }
+
+  get avoidsAdapter(): boolean {
+    return (this.#avoided.get(ADAPTER) ?? 0) > performance.now()
+  }
+
+  /** Makes this model an adapter in the server of its base. */
+  join(base: LoadedModel, server: RunningServer): void {
+    this.server = server
+    this.base = base
+    this.isReplaced = false
+    base.adapters.add(this)
+  }
+
+  /** Records that its server is gone; returns the models that were adapters in it, which are gone too. */
+  leave(): LoadedModel[] {
+    this.server = undefined
+    this.base?.adapters.delete(this)
+    this.base = undefined
+    const adapters = [...this.adapters]
+    for (const adapter of adapters) adapter.leave()
+    return adapters
   }
 
   succeed(): void {

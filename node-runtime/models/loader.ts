@@ -1,5 +1,3 @@
-import { mkdir } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
 import type { ContextShape } from '../../domain/models/context-memory.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Catalog } from '../../platform/catalog.ts'
@@ -9,12 +7,20 @@ import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
+import { adapterKey } from '../weights/keys.ts'
 import { contextShapeIn } from './context-shape.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
 import { chooseEngine, enginesOf } from './engines.ts'
 import type { Drivers } from './launch.ts'
 import { LoadDeadline } from './load-deadline.ts'
+import { adaptersDirOf, compileDirOf } from './server-folders.ts'
 import { ModelServer, NoGpuError } from './server.ts'
+
+export interface SpecOptions {
+  signal: AbortSignal
+  /** Whether the files of an adapter suffice, if the model is served as one. */
+  adapters?: boolean
+}
 
 export interface ModelLoaderOptions {
   catalog: Catalog
@@ -25,7 +31,7 @@ export interface ModelLoaderOptions {
   cache: WeightsCache
   drivers: Drivers
   /** Requests the specification of a model from a gateway. */
-  modelSpec: (modelKey: string, options: { signal: AbortSignal }) => Promise<NodeModelSpec>
+  modelSpec: (modelKey: string, options: SpecOptions) => Promise<NodeModelSpec>
   /** Returns the interpreter of a locked environment; the first call installs the environment. */
   pythonOf: (environment: string) => Promise<string>
   /** Returns whether a locked environment is installed. */
@@ -96,7 +102,14 @@ export interface PrepareOptions {
   /** Returns whether a profile other than the version's own must not be used. */
   isAvoided: (profileId: string, serving: Serving | undefined) => boolean
   onDownload: (progress?: DownloadProgress) => void
+  /** The specification, if it has just been requested. */
+  now?: NodeModelSpec | undefined
 }
+
+/** A model that is served as an adapter, or else its specification if it has been requested. */
+export type Found =
+  | { adapter: CachedModel; base_key: string }
+  | { adapter?: undefined; now?: NodeModelSpec | undefined }
 
 export interface StartOptions {
   /** The RAM limit of a container. */
@@ -107,6 +120,8 @@ export interface StartOptions {
   vramShare?: number | undefined
   /** The memory for the context of a server that fits it. */
   contextMb?: number | undefined
+  /** True if adapters of the model have to be loaded into the server. */
+  needsAdapters: boolean
   stopping: AbortSignal
   /** Called when the server is up and its first inference begins. */
   onWarmUp: () => void
@@ -136,8 +151,8 @@ export class ModelLoader {
   async prepare(modelKey: string, options: PrepareOptions): Promise<PreparedModel> {
     const { cache, modelSpec, pythonOf } = this.#options
     const stored = await cache.find(modelKey)
-    const found = stored && { ...stored, spec: await this.#withServing(stored.spec, options.signal) }
-    const spec = found?.spec ?? (await modelSpec(modelKey, { signal: options.signal }))
+    const found = stored && { ...stored, spec: await this.#withServing(stored.spec, options) }
+    const spec = found?.spec ?? options.now ?? (await modelSpec(modelKey, { signal: options.signal }))
     const engines = enginesOf(spec, this.#options)
     const own = engines.at(-1)
     // Without a choice, the environment is installed during the download.
@@ -179,15 +194,53 @@ export class ModelLoader {
   }
 
   /** Returns a stored specification with the serving that the platform has now, if a gateway responds in time. */
-  async #withServing(spec: NodeModelSpec, stopping: AbortSignal): Promise<NodeModelSpec> {
-    const { catalog, modelSpec } = this.#options
-    const kind = catalog.profile(spec.runtime_profile)?.model_kind
-    if (!catalog.profiles.some(({ model_kind, serving_options }) => serving_options && model_kind === kind))
-      return spec
+  async #withServing(
+    spec: NodeModelSpec,
+    { signal, now }: Pick<PrepareOptions, 'signal' | 'now'>,
+  ): Promise<NodeModelSpec> {
+    if (!this.#someProfile(spec, ({ serving_options }) => serving_options !== undefined)) return spec
+    const { serving, has_adapters } = now ?? (await this.#ask(spec.model_key, signal)) ?? spec
+    const { serving: _, has_adapters: __, ...rest } = spec
+    return { ...rest, ...(serving && { serving }), ...(has_adapters && { has_adapters }) }
+  }
+
+  /** Returns whether a profile for the kind of a model has a feature. */
+  #someProfile({ runtime_profile }: NodeModelSpec, has: (profile: RuntimeProfile) => boolean): boolean {
+    const { catalog } = this.#options
+    const kind = catalog.profile(runtime_profile)?.model_kind
+    return catalog.profiles.some((profile) => profile.model_kind === kind && has(profile))
+  }
+
+  /** Requests the specification of a model on this disk; undefined if no gateway responds in time. */
+  #ask(modelKey: string, stopping: AbortSignal, adapters = false): Promise<NodeModelSpec | undefined> {
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(SERVING_TIMEOUT_MS)])
-    const now = await modelSpec(spec.model_key, { signal }).catch(() => spec)
-    const { serving: _, ...rest } = spec
-    return { ...rest, ...(now.serving && { serving: now.serving }) }
+    return this.#options.modelSpec(modelKey, { signal, adapters }).catch(() => undefined)
+  }
+
+  /**
+   * Returns the files of a model that is served as an adapter, and the key of its base. Without a gateway, a model on this
+   * disk is served as before.
+   */
+  async findAdapter(modelKey: string, options: PrepareOptions): Promise<Found> {
+    const { cache, modelSpec, catalog, runnable } = this.#options
+    const isAble = catalog.profiles.some(
+      ({ profile_id, adapters }) => adapters && runnable.includes(profile_id),
+    )
+    if (!isAble) return {}
+    const stored = await cache.find(adapterKey(modelKey))
+    const own = stored ? undefined : await cache.find(modelKey)
+    if (own && !this.#someProfile(own.spec, ({ adapters }) => adapters !== undefined)) return {}
+    const { signal } = options
+    const now =
+      (stored ?? own)
+        ? await this.#ask(modelKey, signal, true)
+        : await modelSpec(modelKey, { signal, adapters: true })
+    const { base_key } = now ?? stored?.spec ?? {}
+    if (base_key === undefined) return { now }
+    const adapter =
+      stored ??
+      (now && (await this.#download({ ...now, model_key: adapterKey(modelKey) }, options, modelKey)))
+    return adapter ? { adapter, base_key } : { now }
   }
 
   #environmentOf({ python_env, npm_env }: RuntimeProfile): Promise<[string | undefined, string | undefined]> {
@@ -244,7 +297,17 @@ export class ModelLoader {
   /** Starts the server and sends one real inference request. Aborts a stalled load. */
   async start(
     { cached, profile, python, packages, convertedDir }: PreparedModel,
-    { ramMb, gpus, vramShare, contextMb, stopping, onWarmUp, onPids, onProgress }: StartOptions,
+    {
+      ramMb,
+      gpus,
+      vramShare,
+      contextMb,
+      needsAdapters,
+      stopping,
+      onWarmUp,
+      onPids,
+      onProgress,
+    }: StartOptions,
   ): Promise<ModelServer> {
     const bytes = sizeOf(cached)
     const onTaken = (taken: number) =>
@@ -263,6 +326,7 @@ export class ModelLoader {
       contextMb,
       serving: cached.spec.serving,
       compileDir: await compileDirOf(cached, profile),
+      adaptersDir: await adaptersDirOf(cached, profile, needsAdapters),
     }
     const server = await ModelServer.start(this.#options.drivers, spec, {
       deadline,
@@ -287,7 +351,11 @@ export class ModelLoader {
     }
   }
 
-  async #download(spec: NodeModelSpec, { signal, keep, onDownload }: PrepareOptions): Promise<CachedModel> {
+  async #download(
+    spec: NodeModelSpec,
+    { signal, keep, onDownload }: PrepareOptions,
+    modelKey = spec.model_key,
+  ): Promise<CachedModel> {
     onDownload()
     const stalled = new AbortController()
     const stall = () =>
@@ -296,7 +364,10 @@ export class ModelLoader {
     try {
       return await this.#options.cache.fetch(spec, keep, {
         signal: AbortSignal.any([signal, stalled.signal]),
-        renew: async () => (await this.#options.modelSpec(spec.model_key, { signal })).files,
+        renew: async () => {
+          const adapters = modelKey !== spec.model_key
+          return (await this.#options.modelSpec(modelKey, { signal, adapters })).files
+        },
         onProgress: (progress) => {
           clearTimeout(timer)
           timer = setTimeout(stall, DOWNLOAD_STALL_TIMEOUT_MS)
@@ -307,20 +378,6 @@ export class ModelLoader {
       clearTimeout(timer)
     }
   }
-}
-
-/**
- * Creates the folder for compiled kernels in the model's folder, so that it is removed with the weights, and no server
- * of another model can write to it. Undefined for profiles that compile nothing.
- */
-async function compileDirOf(
-  { directory }: CachedModel,
-  { env }: RuntimeProfile,
-): Promise<string | undefined> {
-  if (!Object.values(env).some((value) => value.includes('{compile_dir}'))) return undefined
-  const path = join(dirname(directory), 'compiled')
-  await mkdir(path, { recursive: true, mode: 0o700 })
-  return path
 }
 
 const sizeOf = ({ spec }: CachedModel): number =>

@@ -8,13 +8,14 @@ import { fillsReservation, type MemoryMeter } from '../memory/meter.ts'
 import type { ModelPeaks } from '../memory/model-peaks.ts'
 import type { MemoryReservations } from '../memory/reservations.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
-import { BringUp, blamesWeights } from './bring-up.ts'
+import { adapterKey } from '../weights/keys.ts'
+import { BringUp, blamesWeights, type HeldBase } from './bring-up.ts'
 import { DiskModels } from './disk-models.ts'
 import { LoadedModel } from './loaded-model.ts'
 import { ModelLoader, type ModelLoaderOptions } from './loader.ts'
 import type { Pins } from './pins.ts'
 import { reportOf } from './report.ts'
-import type { ModelServer } from './server.ts'
+import { ModelServer, type RunningServer } from './server.ts'
 import { ModelUnavailableError } from './unavailable.ts'
 import { ROUND_INTERVAL_MS, Upkeep } from './upkeep.ts'
 
@@ -30,7 +31,12 @@ export interface ModelManagerOptions extends ModelLoaderOptions {
 
 /** The right to use a loaded model. The model can't be evicted until this is disposed of. */
 export interface ModelUse extends Disposable {
-  readonly server: ModelServer
+  readonly server: RunningServer
+}
+
+export interface LoadOptions {
+  isOwnEngine?: boolean
+  needsAdapters?: boolean
 }
 
 /** The time for which a change of engines waits for the requests in flight. */
@@ -79,6 +85,7 @@ export class ModelManager implements AsyncDisposable {
       onDisk: () => this.disk.sync(),
       onMove: (model, state) => this.#move(model, state),
       measure: (model, server) => this.#measure(model, server),
+      holdBase: (modelKey, needs) => this.#holdBase(modelKey, needs),
     })
     const { pins, idleUnloadS } = options
     this.#upkeep = new Upkeep({
@@ -124,14 +131,19 @@ export class ModelManager implements AsyncDisposable {
   use(modelKey: string): ModelUse | undefined {
     const model = this.#models.get(modelKey)
     const server = model?.server
-    if (!model || !server || model.isReturning || this.#stopping.signal.aborted) return undefined
-    model.inFlight += 1
+    if (!model || !server || this.#stopping.signal.aborted) return undefined
+    const used = model.base ? [model, model.base] : [model]
+    if (used.some(({ isReturning }) => isReturning)) return undefined
+    const servers = used.map((one) => one.server)
+    for (const one of used) one.inFlight += 1
     return {
       server,
       [Symbol.dispose]: () => {
-        model.inFlight -= 1
-        model.lastUsed = Date.now()
-        if (model.inFlight === 0 && model.server === server) model.state = 'idle'
+        for (const [index, one] of used.entries()) {
+          one.inFlight -= 1
+          one.lastUsed = Date.now()
+          if (one.inFlight === 0 && one.server === servers[index]) one.state = 'idle'
+        }
       },
     }
   }
@@ -150,14 +162,16 @@ export class ModelManager implements AsyncDisposable {
 
   /**
    * Loads a model unless it is loaded. Concurrent callers share one load, which continues if a caller disconnects. With
-   * `isOwnEngine`, the model is served with the profile of its version from now on, even if this node prefers another.
+   * `isOwnEngine`, the model is served with the profile of its version from now on, even if this node prefers another. With
+   * `needsAdapters`, its server accepts adapters.
    */
-  async load(modelKey: string, { isOwnEngine = false } = {}): Promise<void> {
+  async load(modelKey: string, options: LoadOptions = {}): Promise<void> {
     if (isToolKey(modelKey))
       throw new ModelUnavailableError('no_capacity', 'this node does not have this tool')
     const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
-    if (isOwnEngine) model.needsOwnEngine = true
-    if (model.server && !mustReturn(model)) {
+    for (const one of [model, model.base]) if (options.isOwnEngine && one) one.needsOwnEngine = true
+    if (options.needsAdapters) model.needsAdapters = true
+    if (model.server && !mustReturn(model) && !(model.base && mustReturn(model.base))) {
       // The caller is about to use it, so it must not be unloaded as idle in between.
       model.lastUsed = Date.now()
       return
@@ -171,8 +185,8 @@ export class ModelManager implements AsyncDisposable {
       )
     }
     await (model.loading ??= this.#load(model))
-    // The load may have begun before the model needed its own engine.
-    if (isOwnEngine && mustReturn(model)) await this.load(modelKey, { isOwnEngine })
+    // The load may have begun before the model needed its own engine or adapters.
+    if (mustReturn(model)) await this.load(modelKey, options)
   }
 
   /**
@@ -232,6 +246,16 @@ export class ModelManager implements AsyncDisposable {
     }
   }
 
+  /** Loads the base of an adapter, and holds it. */
+  async #holdBase(modelKey: string, { isOwnEngine }: { isOwnEngine: boolean }): Promise<HeldBase> {
+    await this.load(modelKey, { isOwnEngine, needsAdapters: true })
+    const [model, use] = [this.#models.get(modelKey), this.use(modelKey)]
+    if (model && use?.server instanceof ModelServer)
+      return { model, server: use.server, [Symbol.dispose]: () => use[Symbol.dispose]() }
+    use?.[Symbol.dispose]()
+    throw new ModelUnavailableError('no_capacity', 'its base was evicted before the adapter was loaded')
+  }
+
   #add(modelKey: string, state: NodeModel['state']): LoadedModel {
     const model = new LoadedModel(modelKey, state, this.#options.pins)
     this.#models.set(modelKey, model)
@@ -259,7 +283,8 @@ export class ModelManager implements AsyncDisposable {
       // A lack of memory is temporary and is not a failure of the model.
       if (err instanceof ModelUnavailableError) model.progress = undefined
       else model.fail(message, { isUnusable })
-      this.#move(model, (await cache.find(modelKey)) ? 'evicted' : 'cold')
+      const isOnDisk = (await cache.find(modelKey)) ?? (await cache.find(adapterKey(modelKey)))
+      this.#move(model, isOnDisk ? 'evicted' : 'cold')
       emit(log, 'model.load_failed', { model_key: modelKey, err: message })
       throw err instanceof ModelUnavailableError
         ? err
@@ -278,9 +303,9 @@ export class ModelManager implements AsyncDisposable {
     return new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys])
   }
 
-  #died(model: LoadedModel, server: ModelServer, { code }: ProcessExit): void {
+  #died(model: LoadedModel, server: RunningServer, { code }: ProcessExit): void {
     if (model.server !== server || this.#stopping.signal.aborted) return
-    model.server = undefined
+    for (const adapter of model.leave()) this.#move(adapter, 'evicted')
     const how = code > 128 ? `on signal ${code - 128}` : `with status ${code}`
     model.fail(
       server.excess === undefined
@@ -293,7 +318,7 @@ export class ModelManager implements AsyncDisposable {
     emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: model.error })
   }
 
-  async #measure(model: LoadedModel, server: ModelServer): Promise<void> {
+  async #measure(model: LoadedModel, server: RunningServer): Promise<void> {
     const pids = await server.pids()
     const peak = pids.length ? Math.ceil(await this.#options.meter.measureMb(pids, server.profile)) : 0
     if (model.server === server || model.loading) model.sawPids(pids)
@@ -312,6 +337,8 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
-/** Returns whether a model's server runs on another engine than the one that its work needs. */
-const mustReturn = ({ server, isReplaced, needsOwnEngine }: LoadedModel): boolean =>
-  server !== undefined && isReplaced && needsOwnEngine
+/** Returns whether a model's server runs on another engine than its work needs, or accepts no adapters although it must. */
+const mustReturn = ({ server, isReplaced, needsOwnEngine, needsAdapters }: LoadedModel): boolean =>
+  server !== undefined &&
+  ((isReplaced && needsOwnEngine) ||
+    (needsAdapters && server.profile.adapters !== undefined && !server.adapters))

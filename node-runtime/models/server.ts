@@ -10,6 +10,7 @@ import { readLines } from '../processes/output-lines.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
 import { EngineBudget, followCounts } from './engine-budget.ts'
 import {
+  type AdapterFolder,
   type Drivers,
   launch,
   type LaunchedServer,
@@ -63,6 +64,12 @@ export interface ServerStartOptions {
   onLine?: (line: string) => void
 }
 
+/** What the work of a model needs of its server. */
+export type ServerPool = Pick<WatchedPool, 'request' | 'dispatch' | 'needsProbe' | 'isSuspect'>
+
+/** A server with a process of its own, or an adapter in the server of its base. */
+export type RunningServer = Omit<ModelServer, 'pool'> & { readonly pool: ServerPool }
+
 /** The address of a server that is ready, and the concurrency that it chose if it differs from its profile's. */
 type ReadyServer = ServerAddress & { concurrency?: number }
 
@@ -73,6 +80,8 @@ export class ModelServer {
   readonly turns: ServerTurns
   /** The folder for payload files that the node and this server exchange. */
   readonly exchangeDir: string | undefined
+  /** The folder for adapters, on this machine and as the server sees it; undefined if it accepts none. */
+  readonly adapters: AdapterFolder | undefined
   readonly #process: ServerProcess
   /** Health checks have their own connection, so that they don't queue behind requests. */
   readonly #healthPool: WatchedPool
@@ -85,12 +94,13 @@ export class ModelServer {
 
   private constructor(
     profile: RuntimeProfile,
-    { process, exchangeDir }: LaunchedServer,
+    { process, exchangeDir, adapters }: LaunchedServer,
     { concurrency = profile.max_concurrency, ...address }: ReadyServer,
     lastLines: string[],
   ) {
     this.profile = profile
     this.exchangeDir = exchangeDir
+    this.adapters = adapters
     this.#process = process
     this.#lastLines = lastLines
     this.pool = poolOf(address, profile.max_concurrency)

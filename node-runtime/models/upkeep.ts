@@ -1,7 +1,7 @@
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 import type { LoadedModel } from './loaded-model.ts'
-import type { ModelServer } from './server.ts'
+import type { RunningServer } from './server.ts'
 
 export interface UpkeepOptions {
   models: () => Iterable<LoadedModel>
@@ -11,7 +11,7 @@ export interface UpkeepOptions {
   keepPinned: () => void
   /** Syncs the list of models with the disk. */
   syncDisk: () => Promise<void>
-  measure: (model: LoadedModel, server: ModelServer) => Promise<void>
+  measure: (model: LoadedModel, server: RunningServer) => Promise<void>
   unload: (model: LoadedModel) => Promise<void>
   /** Stores on the disk when a model was last used. */
   noteUse: (model: LoadedModel) => Promise<void>
@@ -64,7 +64,7 @@ export class Upkeep implements Disposable {
     }
   }
 
-  async #lookAfterServer(model: LoadedModel, server: ModelServer): Promise<void> {
+  async #lookAfterServer(model: LoadedModel, server: RunningServer): Promise<void> {
     if (this.#isIdle(model)) return this.#unload(model)
     await this.#options.measure(model, server)
     await this.#noteUse(model)
@@ -77,7 +77,7 @@ export class Upkeep implements Disposable {
    * Returns the fault of a server, if any. A server may pass its health check but fail every request, for example after
    * a GPU error, so it is also probed. A model that only fails on one caller's inputs passes the probe.
    */
-  async #faultOf(model: LoadedModel, server: ModelServer): Promise<string | undefined> {
+  async #faultOf(model: LoadedModel, server: RunningServer): Promise<string | undefined> {
     const isSilent = server.pool.isSuspect && model.timesSick > 0
     const probed = server.pool.needsProbe && !isSilent ? await server.probeAgain(PROBE_TIMEOUT_MS) : undefined
     if (probed === 'passed') return undefined

@@ -6,8 +6,9 @@ import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { ControlClient } from '../control/client.ts'
 import { checkModelFolder, StrayFileError } from '../models/folder.ts'
 import type { ModelManager } from '../models/manager.ts'
-import { BASE_PREFIX, type CachedModel, type FetchOptions, type WeightsCache } from '../weights/cache.ts'
+import { type CachedModel, type FetchOptions, type WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
+import { baseKey } from '../weights/keys.ts'
 import { downloadFile, REFUSED, TransferError } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
 
@@ -71,7 +72,7 @@ async function fetchFiles(
     await downloadFile({ url, path: inside(folder, path), isOutside: from_hub, signal: options.signal })
   }
   if (known.length === 0) return
-  const model_key = `${BASE_PREFIX}${cache_key}`
+  const model_key = baseKey(cache_key ?? '')
   const spec = { model_key, runtime_profile: '', files: known, warmup_input: null, memory_mb: 0 }
   const find = async () => (await used(tools, model_key)) ?? (await download(tools, spec, options))
   await linkFrom(find, folder)

@@ -6,6 +6,7 @@ import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import { Blobs, PART } from './blobs.ts'
 import { Conversions } from './conversions.ts'
 import { DownloadMeter, type DownloadProgress } from './download-meter.ts'
+import { modelKeysOf } from './keys.ts'
 import { digestOf, downloadFile } from './transfer.ts'
 
 export interface FetchOptions {
@@ -37,8 +38,6 @@ export interface ConvertOptions {
 
 const HEADROOM_BYTES = 512 * 1024 * 1024
 const SPEC_FILE = 'model.json'
-/** The prefix for the bases of training runs. They are cached like models but cannot be served. */
-export const BASE_PREFIX = 'base/'
 
 /**
  * The weights on this node's disk. Blobs are named by digest, so models share common files. A model is a directory of
@@ -79,7 +78,7 @@ export class WeightsCache {
 
   /** Returns the keys of the models on this disk. */
   async list(): Promise<string[]> {
-    return (await this.#keys()).filter((key) => !key.startsWith(BASE_PREFIX))
+    return modelKeysOf(await this.#keys())
   }
 
   async #keys(): Promise<string[]> {

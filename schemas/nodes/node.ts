@@ -278,6 +278,10 @@ export const NodeModelSpec = Type.Object({
   memory_mb: Type.Integer({ minimum: 0 }),
   /** How to serve the model; absent for the defaults, and from older gateways. */
   serving: Type.Optional(Serving),
+  /** The model in whose server this one is an adapter; the files are then the adapter's. Only for nodes that ask for it. */
+  base_key: Type.Optional(Type.String()),
+  /** True if adapters of this model are served, so that its server must accept them. */
+  has_adapters: Type.Optional(Type.Boolean()),
 })
 export type NodeModelSpec = Static<typeof NodeModelSpec>
 

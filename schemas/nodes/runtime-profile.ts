@@ -110,6 +110,21 @@ export const RuntimeProfile = Type.Object(
     model_kind: Type.Optional(Type.String({ pattern: '^[a-z]+/[a-z]+$' })),
     /** A node prefers the profile of a kind with the highest number. */
     preference: Type.Optional(Type.Integer({ minimum: 0, maximum: 100, default: 0 })),
+    /**
+     * How the server serves adapters: it has the routes `/v1/load_lora_adapter` and `/v1/unload_lora_adapter` of vLLM.
+     * `options` and `env` are added for a model with adapters. Unset if it serves none.
+     */
+    adapters: Type.Optional(
+      Type.Object(
+        {
+          options: Type.Array(Type.String({ minLength: 1 })),
+          env: Type.Record(Type.String(), Type.String()),
+          /** The highest rank of an adapter. */
+          max_rank: Type.Integer({ minimum: 1 }),
+        },
+        { additionalProperties: false },
+      ),
+    ),
     /** The values of `architectures` in config.json that the engine implements; unset if it accepts any. */
     architectures: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
     requires_gpu: Type.Boolean(),

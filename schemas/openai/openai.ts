@@ -78,6 +78,9 @@ export const ChatModel = Type.Object(
           'The tokens that prompt and output may take together where the model is loaded now; absent while no node has it loaded or the engine does not report it',
       }),
     ),
+    parent: Type.Optional(
+      Type.String({ description: 'The name of the model whose server this model is an adapter in' }),
+    ),
     ...Type.Partial(HubOrigin).properties,
   },
   { $id: 'ChatModel' },

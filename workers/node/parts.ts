@@ -209,7 +209,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     measured: new ModelPeaks(
       join(dir, inventory.hardware === 'gpu' ? 'measured-vram.json' : 'measured.json'),
     ),
-    modelSpec: (modelKey, { signal }) => control.modelSpec(modelKey, { signal }),
+    modelSpec: (modelKey, options) => control.modelSpec(modelKey, options),
     pythonOf,
     hasPython: (environment) => environments.hasPython(environment),
     packagesOf: (environment) => environments.packages(environment),

@@ -13,6 +13,11 @@ interface ListingOptions {
   price?: number
 }
 
+interface CreateOptions extends ListingOptions {
+  run: string
+  serveAs?: Endpoint['serve_as']
+}
+
 interface ListOptions {
   search?: string
   source?: NonNullable<EndpointQuery['source']>
@@ -34,15 +39,22 @@ export function endpointCommands(endpoints: Command): void {
     .option('--display-name <text>', 'display name', filled)
     .option('--description <text>', 'what the endpoint does', filled)
     .option('--price <usd>', 'price per request', amount)
+    .addOption(
+      new Option(
+        '--serve-as <form>',
+        'adapter: share the server of the base; merged: use a server of its own (default: adapter, where possible)',
+      ).choices(['adapter', 'merged']),
+    )
     .action(
-      asAccount(async ({ h, json }, name: string, { run, ...options }: ListingOptions & { run: string }) => {
-        const endpoint = await h.runs.register(run, { name, ...listingOf(options) })
+      asAccount(async ({ h, json }, name: string, { run, serveAs, ...options }: CreateOptions) => {
+        const as = serveAs && { serve_as: serveAs }
+        const endpoint = await h.runs.register(run, { name, ...as, ...listingOf(options) })
         const input = JSON.stringify(endpoint.example_input)
         const example = input === '{}' ? "-d '{...}'" : `-d '${input}'`
         print(
           { json },
           endpoint,
-          `Endpoint ${endpoint.name} (${endpoint.endpoint_id}) is ${endpoint.status}.\nTry it: npx hearth infer ${endpoint.name} ${example}`,
+          `Endpoint ${endpoint.name} (${endpoint.endpoint_id}) is ${endpoint.status}.${servedAs(endpoint)}\nTry it: npx hearth infer ${endpoint.name} ${example}`,
         )
       }),
     )
@@ -156,6 +168,12 @@ const listingOf = ({
   ...(description !== undefined && { description }),
   ...(price !== undefined && { price_per_request: price }),
 })
+
+/** Explains how a fine-tuned model is served; empty for other models. */
+function servedAs({ serve_as, base_version_id, merged_because }: Endpoint): string {
+  if (serve_as === 'adapter') return `\nIt shares the server of its base, the version ${base_version_id}.`
+  return merged_because ? `\nIt has a server of its own, because ${merged_because}.` : ''
+}
 
 function formatEndpoint(endpoint: Endpoint): string {
   const rows = [

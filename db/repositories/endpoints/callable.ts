@@ -2,6 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
+import { BASE_KEY } from './adapters.ts'
 
 /** Reads everything that admission needs to know about an endpoint, by its id or name. */
 export const findCallableEndpoint = (db: Kysely<Database>, idOrName: string) =>
@@ -52,6 +53,7 @@ function callableEndpoints(db: Kysely<Database>) {
       'model_version.memory_mb',
       'model_version.tensor_parallel',
       'model_version.unusable',
+      BASE_KEY.as('base_key'),
       // An endpoint whose owner has disabled its config counts as disabled.
       (eb) =>
         eb

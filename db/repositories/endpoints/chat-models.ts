@@ -54,6 +54,16 @@ function offeredModels(db: Kysely<Database>, accountId: string, taskTypes: reado
       'endpoint.hub_revision',
       'endpoint.created_at',
     ])
+    .select((eb) =>
+      eb
+        .selectFrom('endpoint as parent')
+        .select('parent.name')
+        .whereRef('parent.version_id', '=', 'endpoint.base_version_id')
+        .where('parent.deleted_at', 'is', null)
+        .orderBy('parent.id')
+        .limit(1)
+        .as('parent'),
+    )
     .where('endpoint.deleted_at', 'is', null)
     .where('endpoint.status', 'in', ['active', 'deprecated'])
     .where('endpoint.task_type', 'in', [...taskTypes])

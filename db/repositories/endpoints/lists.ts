@@ -109,6 +109,8 @@ const SHOWN = [
   'version_id',
   'model_key',
   'serving',
+  'base_version_id',
+  'merged_because',
   'latency_ms',
   'tags',
   'total_tokens_processed',

@@ -3,6 +3,7 @@ import type { NodeGpus } from '../../../domain/placement/gpu-capacity.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import type { Database } from '../../tables.ts'
 import type { LoadTimeTable, ModelVersionRow } from '../../tables/models.ts'
+import { BASE_KEY } from '../endpoints/adapters.ts'
 
 /** Reports older than this no longer count. */
 export const LOAD_REPORT_TTL_S = 10
@@ -100,11 +101,14 @@ export function findModelNeeds(
   db: Kysely<Database>,
   modelKey: string,
 ): Promise<
-  Pick<ModelVersionRow, 'runtime_profile' | 'memory_mb' | 'tensor_parallel' | 'unusable'> | undefined
+  | (Pick<ModelVersionRow, 'runtime_profile' | 'memory_mb' | 'tensor_parallel' | 'unusable'> & {
+      base_key: string | null
+    })
+  | undefined
 > {
   return db
     .selectFrom('model_version')
-    .select(['runtime_profile', 'memory_mb', 'tensor_parallel', 'unusable'])
+    .select(['runtime_profile', 'memory_mb', 'tensor_parallel', 'unusable', BASE_KEY.as('base_key')])
     .where('model_key', '=', modelKey)
     .executeTakeFirst()
 }

@@ -6,8 +6,9 @@ import {
   usesGpus,
   reserveCapacity,
 } from '../../../domain/placement/gpu-capacity.ts'
+import { type PlacementNeed } from '../../../domain/placement/need.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
-import { PlacementIndex, type PlacementNeed } from '../../../domain/placement/placement.ts'
+import { PlacementIndex } from '../../../domain/placement/placement.ts'
 import { planPins } from '../../../domain/placement/warm-pins.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import type { NodeModel } from '../../../schemas/nodes/node.ts'

@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict'
+import type { PlacementNeed } from '../../../domain/placement/need.ts'
 import { type NodeSnapshot, warmthOf } from '../../../domain/placement/node-snapshot.ts'
-import {
-  place,
-  PlacementIndex,
-  type PlacementNeed,
-  pointsOf,
-  WARMTH_SCORE,
-} from '../../../domain/placement/placement.ts'
+import { place, PlacementIndex, pointsOf, WARMTH_SCORE } from '../../../domain/placement/placement.ts'
 import type { NodeModel } from '../../../schemas/nodes/node.ts'
 
 const buildNode = (overrides: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
@@ -54,6 +49,30 @@ describe('placement', () => {
     assert.equal(place([cold, cached], buildNeed(), half).chosen?.node_id, 'cached')
     assert.equal(place([cold], buildNeed(), half).chosen?.node_id, 'cold')
     assert.equal(place([], buildNeed(), half).chosen, undefined)
+  })
+
+  it('prefers a node with the base of an adapter, whatever memory it has, to one with the files of the adapter', () => {
+    const base = buildModel({ model_key: 'base' })
+    const warm = buildNode({ node_id: 'warm', load: 1, memory_free_mb: 0, models: [buildModel()] })
+    const host = buildNode({
+      node_id: 'host',
+      load: 1,
+      memory_free_mb: 0,
+      models: [{ ...base, in_flight: 1, state: 'running' }],
+    })
+    const files = buildNode({ node_id: 'files', models: [buildModel({ state: 'evicted', memory_mb: 0 })] })
+    const need = buildNeed({ base_key: 'base' })
+
+    assert.equal(place([host, files, warm], need, half).chosen?.node_id, 'warm')
+    const { chosen, explain } = place([host, files], need, half)
+    assert.deepEqual([chosen?.node_id, chosen?.warmth], ['host', 'cold'])
+    assert.equal(
+      explain().find(({ node_id }) => node_id === 'files')?.reason,
+      'does not have base, its base, loaded',
+    )
+    assert.equal(place([files], need, half).chosen?.node_id, 'files')
+    assert.equal(place([host, files], buildNeed(), half).chosen?.node_id, 'files')
+    assert.equal(place([host], buildNeed({ base_key: 'base', atLeast: 'cached' }), half).chosen, undefined)
   })
 
   it("does not load a model that needs VRAM on a node that can't use its GPUs", () => {

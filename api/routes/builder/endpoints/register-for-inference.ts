@@ -24,6 +24,7 @@ import { assertItemLimit } from '../../../storage/account-items.ts'
 import { checkListing } from './check-listing.ts'
 import { assertMaySetServing, assertServing, servingColumn } from './check-serving.ts'
 import { presentEndpoint } from './present.ts'
+import { servedAs } from './serve-as.ts'
 
 export const registerForInference = route({
   operationId: 'registerForInference',
@@ -132,6 +133,7 @@ async function create(
     await assertServing(trx, catalog, { serving: body.serving, version, accountId })
     await assertMaySetServing(trx, { version_id: version.id, account_id: accountId })
   }
+  const served = await servedAs(trx, catalog, version, body)
   const root = await rootBaseRepository.findRootBase(trx, version.id)
   const listing = listingOf(body, await versionRepository.readListing(trx, version.id))
   const row = await publishEndpoint(trx, version, listing, {
@@ -148,6 +150,7 @@ async function create(
     tags: body.tags ?? [],
     examples: JSON.stringify(body.examples ?? []),
     serving: servingColumn(body.serving ?? null),
+    ...served,
     price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
     price_set: body.price_per_request !== undefined,
     created_at: now,

@@ -20,6 +20,7 @@ import { assertMaySetServing, assertServing, servingColumn } from './check-servi
 import { deprecationAfter } from './deprecation.ts'
 import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
+import { assertOwnServer } from './serve-as.ts'
 
 export const updateEndpoint = route({
   operationId: 'updateEndpoint',
@@ -56,8 +57,10 @@ export const updateEndpoint = route({
       })
     }
     if (body.task_type !== undefined) await assertTaskType(services, seen, body.task_type)
-    if (body.serving)
+    if (body.serving) {
+      assertOwnServer(seen)
       await assertServing(db, services.catalog, { serving: body.serving, version: seen, accountId })
+    }
     // This also locks the replacement, which another request may be deleting.
     const row = await retryTransaction(db, async (trx) => {
       const changed = await apply(trx, change)

@@ -79,8 +79,15 @@ export class NodePicker {
   async #wait(): Promise<ModelSlot> {
     const { loads } = this.#services
     const { endpoint, body, disconnect, draft } = this.#call
-    const { model_key, runtime_profile, memory_mb, tensor_parallel } = endpoint
-    const need = { model_key, account_id: draft.accountId, runtime_profile, memory_mb, tensor_parallel }
+    const { model_key, runtime_profile, memory_mb, tensor_parallel, base_key } = endpoint
+    const need = {
+      model_key,
+      account_id: draft.accountId,
+      runtime_profile,
+      memory_mb,
+      tensor_parallel,
+      base_key,
+    }
     draft.modelState = modelStateOf(this.#services, draft)
     if (this.#exclude) await sleep(EXIT_NOTICE_DELAY_MS)
     this.#deadline ??= performance.now() + (await loads.ceilingMs(need))

@@ -18,6 +18,7 @@ export const presentChatModel = (
   name: row.name,
   task_type: row.task_type,
   ...contextOf(placement, row.model_key, accountId),
+  ...(row.parent !== null && { parent: row.parent }),
   ...(row.hub_revision !== null && hubOriginOf(row)),
 })
 

@@ -64,7 +64,7 @@ describe('the journal', () => {
       tensor_parallel: null,
       lifecycle_status: 'ready',
     } as const
-    endpoint = { ...row, ...version, schema_key: '' }
+    endpoint = { ...row, ...version, schema_key: '', base_key: null }
   })
   after(() => database[Symbol.asyncDispose]())
 

@@ -42,7 +42,7 @@ describe('journal rows', () => {
       tensor_parallel: null,
       lifecycle_status: 'ready',
     } as const
-    endpoint = { ...row, ...version, schema_key: '' }
+    endpoint = { ...row, ...version, schema_key: '', base_key: null }
   })
   after(() => database[Symbol.asyncDispose]())
 

@@ -219,7 +219,15 @@ export async function addModel(
     /** For the fake vLLM: every request fails. */
     fails?: boolean
   },
-  { memoryMb = 50, config }: { memoryMb?: number; config?: object } = {},
+  {
+    memoryMb = 50,
+    config,
+    adapter,
+  }: {
+    memoryMb?: number
+    config?: object
+    /** The config of the adapter that was merged into the weights. */ adapter?: object
+  } = {},
 ): Promise<string> {
   const { db, objects } = api.services
   const modelKey = `${weights.name}-${newId().slice(-8)}`
@@ -241,8 +249,12 @@ export async function addModel(
       example_output: '{"predictions":[1]}',
     })
     .execute()
-  const files = [['weights.json', weights] as const, ...(config ? [['config.json', config] as const] : [])]
-  for (const [path, content] of files) {
+  const files = {
+    'weights.json': weights,
+    ...(config && { 'config.json': config }),
+    ...(adapter && { 'adapter/adapter_config.json': adapter, 'adapter/adapter_model.safetensors': {} }),
+  }
+  for (const [path, content] of Object.entries(files)) {
     const bytes = Buffer.from(JSON.stringify(content))
     const object_key = `versions/${id}/${path}`
     await objects.put(object_key, bytes, { contentType: 'application/json' })

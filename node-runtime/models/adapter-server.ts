@@ -1,0 +1,170 @@
+import { link, mkdir, rm } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { Dispatcher } from 'undici'
+import { inferPathOf } from '../../domain/task-types/infer-path.ts'
+import { spliceMembers } from '../../platform/json-bytes.ts'
+import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
+import type { ProcessExit } from '../processes/process-driver.ts'
+import type { CachedModel } from '../weights/cache.ts'
+import { type ModelServer, ModelServerError, type RunningServer, type ServerPool } from './server.ts'
+
+/** The base may be in the middle of a forward pass for another model. */
+const CALL_TIMEOUT_MS = 60_000
+const UNLOAD_TIMEOUT_MS = 5_000
+const ENDED_STATUS = 1
+
+/** Sends requests through the pool of a base, with the adapter's name as their `model`. */
+class AdapterPool extends Dispatcher implements ServerPool {
+  /** The base's own probes find its faults. */
+  readonly needsProbe = false
+  readonly isSuspect = false
+  readonly #base: ServerPool
+  readonly #model: string
+
+  constructor(base: ServerPool, name: string) {
+    super()
+    this.#base = base
+    this.#model = JSON.stringify(name)
+  }
+
+  override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+    const { body } = options
+    const isJson = typeof body === 'string' || Buffer.isBuffer(body)
+    const named = isJson ? spliceMembers(Buffer.from(body), { model: this.#model }) : body
+    return this.#base.dispatch({ ...options, body: named ?? null }, handler)
+  }
+}
+
+/**
+ * An adapter in the server of its base. It shares the base's connections and turns; every request gets the adapter's
+ * name as its `model`.
+ */
+export class AdapterServer implements RunningServer {
+  readonly profile: RuntimeProfile
+  readonly exited: Promise<ProcessExit>
+  readonly pool: ServerPool
+  readonly adapters = undefined
+  readonly #base: ModelServer
+  readonly #name: string
+  #exit: (exit: ProcessExit) => void = () => {}
+  #excess: string | undefined
+  #isOver = false
+
+  private constructor(base: ModelServer, name: string) {
+    this.#base = base
+    this.#name = name
+    this.profile = { ...base.profile, served_model: name }
+    this.exited = new Promise((resolve) => (this.#exit = resolve))
+    this.pool = new AdapterPool(base.pool, name)
+  }
+
+  /** Loads an adapter under the key of its model; throws a `ModelServerError` if the server refuses it. */
+  static async load(
+    base: ModelServer,
+    modelKey: string,
+    { spec, directory }: CachedModel,
+  ): Promise<AdapterServer> {
+    const { adapters } = base
+    if (!adapters) throw new ModelServerError('the server of its base accepts no adapters')
+    const folder = encodeURIComponent(modelKey)
+    const path = join(adapters.dir, folder)
+    await rm(path, { recursive: true, force: true })
+    await mkdir(path)
+    // The folder is on the disk of the cache.
+    for (const file of spec.files) await link(join(directory, file.path), join(path, basename(file.path)))
+    const server = new AdapterServer(base, modelKey)
+    const order = { lora_name: modelKey, lora_path: join(adapters.path, folder) }
+    // An earlier load may have ended after the server had accepted the adapter.
+    await server.#call('/v1/unload_lora_adapter', UNLOAD_TIMEOUT_MS).catch(() => {})
+    await server.#call('/v1/load_lora_adapter', CALL_TIMEOUT_MS, order)
+    return server
+  }
+
+  get turns(): RunningServer['turns'] {
+    return this.#base.turns
+  }
+
+  get exchangeDir(): string | undefined {
+    return this.#base.exchangeDir
+  }
+
+  get maxModelLen(): number | undefined {
+    return this.#base.maxModelLen
+  }
+
+  get concurrency(): number {
+    return this.#base.concurrency
+  }
+
+  get excess(): string | undefined {
+    return this.#excess
+  }
+
+  get gpuFault(): string | undefined {
+    return this.#base.gpuFault
+  }
+
+  get lastWords(): string {
+    return this.#base.lastWords
+  }
+
+  /** Its memory is that of its base. */
+  pids(): Promise<readonly number[]> {
+    return Promise.resolve([])
+  }
+
+  async probe(input: unknown, signal?: AbortSignal): Promise<void> {
+    const { statusCode, body } = await this.pool.request({
+      method: 'POST',
+      path: inferPathOf(this.profile.infer_path, undefined),
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(input),
+      ...(signal && { signal }),
+    })
+    const text = await body.text()
+    if (statusCode !== 200)
+      throw new ModelServerError(`its first inference got HTTP status ${statusCode}: ${text}`)
+  }
+
+  /** The base is probed instead. */
+  probeAgain(): Promise<'passed'> {
+    return Promise.resolve('passed')
+  }
+
+  isHealthy(timeoutMs: number): Promise<boolean> {
+    return this.#base.isHealthy(timeoutMs)
+  }
+
+  async end(reason: string): Promise<void> {
+    this.#excess = reason
+    await this.stop()
+  }
+
+  /** Unloads the adapter. A base that doesn't respond ends with its adapters anyway. */
+  async stop(): Promise<void> {
+    if (this.#isOver) return
+    this.#isOver = true
+    await this.#call('/v1/unload_lora_adapter', UNLOAD_TIMEOUT_MS).catch(() => {})
+    const { adapters } = this.#base
+    if (adapters)
+      await rm(join(adapters.dir, encodeURIComponent(this.#name)), { recursive: true, force: true })
+    this.#exit({ code: ENDED_STATUS })
+  }
+
+  async #call(
+    path: string,
+    timeoutMs: number,
+    body: Record<string, string> = { lora_name: this.#name },
+  ): Promise<void> {
+    const { statusCode, body: answer } = await this.#base.pool.request({
+      method: 'POST',
+      path,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(timeoutMs),
+    })
+    const text = await answer.text()
+    if (statusCode !== 200)
+      throw new ModelServerError(`its base refused the adapter with ${statusCode}: ${text}`)
+  }
+}
