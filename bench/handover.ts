@@ -2,8 +2,7 @@
 // (HTTPS, file to file, sha256). Compares this with one process that does both: npm run bench:handover [-- --size small
 // --tokens 2048 --rounds 5]. With a GPU: --size 1b, a Llama shape of 1.2 billion parameters in bf16 with random
 // weights.
-import { createHash, randomBytes, randomUUID } from 'node:crypto'
-import { link, mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -12,6 +11,7 @@ import { Edges } from '../node-runtime/edges/edges.ts'
 import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 import { runProgram } from '../platform/processes/run-program.ts'
 import { llmPython } from '../test/support/builders/models/tiny-llm.ts'
+import { HAND_OVER_LIMIT_MB, handOver, SPACE } from './handover/hand-over.ts'
 import { startLineProgram } from './line-program.ts'
 import { median } from './platform.ts'
 
@@ -36,9 +36,6 @@ const ROOT = join(import.meta.dirname, '..')
 const SERVER = join(ROOT, 'node-runtime', 'servers', 'llm_server.py')
 const MAKER = join(ROOT, 'test', 'support', 'builders', 'models', 'tiny_llm.py')
 const MAKE_TIMEOUT_MS = 600_000
-const HOLD_TTL_MS = 600_000
-const LIMIT_MB = 16_384
-const SPACE = 'a'.repeat(64)
 /** A sentence from the tokenizer's own text; it has about ten tokens. */
 const SENTENCE = 'The quick brown fox jumps over the lazy dog. '
 const SENTENCE_TOKENS = 10
@@ -64,7 +61,7 @@ async function startEnd(name: string) {
   const server = stack.use(await startLineProgram(python, [SERVER, ...args]))
   const { port } = JSON.parse(server.first) as { port: number }
   const listen = { host: '127.0.0.1', port: 0 }
-  const edges = stack.use(await Edges.open({ dir: join(folder, name), limitMb: LIMIT_MB, listen }))
+  const edges = stack.use(await Edges.open({ dir: join(folder, name), limitMb: HAND_OVER_LIMIT_MB, listen }))
   return { exchange, edges, post: (path: string, body: object) => post(port, path, body) }
 }
 
@@ -99,26 +96,6 @@ async function timed<T>(work: () => Promise<T>): Promise<[number, T]> {
   return [performance.now() - began, value]
 }
 
-/** Fetches the file from the producer's server as a consumer's node does, and passes it to the consumer's server. */
-async function handOver(file: string) {
-  const { store } = producer.edges
-  using made = await store.adopt(join(producer.exchange, file), { maxBytes: LIMIT_MB * 1024 * 1024 })
-  const at = { edgeId: randomUUID(), attempt: 1 }
-  store.hold(made, at, HOLD_TTL_MS)
-  const server = await producer.edges.server()
-  if (!server) throw new Error('the producer is not listening')
-  const ticket = randomBytes(32).toString('base64url')
-  const ticketSha256 = createHash('sha256').update(ticket).digest('hex')
-  server.admit(at, { ticketSha256, beginWithinMs: HOLD_TTL_MS })
-  const peer = { ...at, ticket, url: server.candidates[0]?.url ?? '', spkiSha256: server.spkiSha256 }
-  const { sizeBytes, sha256 } = made
-  const source = { transport: 'direct', peer } as const
-  using taken = await consumer.edges.receive(at, source, { maxBytes: sizeBytes, sizeBytes, sha256 })
-  await link(taken.path, join(consumer.exchange, file))
-  await producer.edges.release(at)
-  return { file, size_bytes: sizeBytes, sha256, space_fingerprint: SPACE }
-}
-
 const figures = {
   whole: [] as number[],
   prefill: [] as number[],
@@ -133,7 +110,7 @@ for (let round = -1; round < rounds; round++) {
   const file = `round-${round + 1}`
   const decodeRequest = { messages, file, space_fingerprint: SPACE }
   const [prefill] = await timed(() => producer.post('/prefill', decodeRequest))
-  const [carry, payload] = await timed(() => handOver(file))
+  const [carry, payload] = await timed(() => handOver(file, { producer, consumer }))
   const [first, answer] = await timed(() => consumer.post('/decode', { ...payload, ...one }))
   const [said, wanted] = [answer as Answer, alone as Answer]
   if (said.choices[0]?.message.content !== wanted.choices[0]?.message.content)

@@ -3,6 +3,8 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { pythonProcessEnv } from '../node-runtime/environments/python-env.ts'
 
+const MAX_COMPLAINT = 2_000
+
 /** The wall-clock and CPU time of some work. */
 export interface CpuTimes {
   clock: number
@@ -18,16 +20,35 @@ export interface LineProgram extends AsyncDisposable {
   seconds(line: string): Promise<CpuTimes>
 }
 
-/** Starts a program on one thread; `args` start with its file. */
-export async function startLineProgram(python: string, args: readonly string[]): Promise<LineProgram> {
+interface LineProgramOptions {
+  threads?: number
+  /** Kills the program. */
+  signal?: AbortSignal | undefined
+}
+
+/** Starts a program, by default on one thread; `args` start with its file. */
+export async function startLineProgram(
+  python: string,
+  args: readonly string[],
+  { threads = 1, signal }: LineProgramOptions = {},
+): Promise<LineProgram> {
   const child = spawn(python, args, {
-    env: pythonProcessEnv({ OMP_NUM_THREADS: '1', HF_HUB_OFFLINE: '1' }),
-    stdio: ['pipe', 'pipe', 'ignore'],
+    env: pythonProcessEnv({ OMP_NUM_THREADS: String(threads), HF_HUB_OFFLINE: '1' }),
+    stdio: ['pipe', 'pipe', 'pipe'],
+    killSignal: 'SIGKILL',
+    signal,
   })
+  // The end of its output reports a program that was aborted or could not be started.
+  child.on('error', () => {})
+  let complaint = ''
+  child.stderr.on(
+    'data',
+    (chunk: Buffer) => (complaint = (complaint + chunk.toString()).slice(-MAX_COMPLAINT)),
+  )
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   const next = async (): Promise<string> => {
     const { value, done } = await lines.next()
-    if (done) throw new Error(`${args[0]} has ended`)
+    if (done) throw new Error(`${args[0]} has ended: ${complaint.trimEnd().split('\n').at(-1)}`)
     return value
   }
   return {

@@ -22,25 +22,11 @@ const SHORT: Readonly<Record<string, readonly string[]>> = {
   copies: ['--clients', '40', '--seconds', '10', '--idle', '5'],
   console: ['--minutes', '0.2', '--seconds', '5'],
   generation: ['--rounds', '1', '--steps', '2'],
-  gpu: ['--rehearse'],
+  gpu: ['--scale', 'tiny'],
   handover: ['--rounds', '1', '--tokens', '256'],
   merge: ['--pairs', '1', '--only', 'slerp'],
   neighbour: ['log lines'],
   speech: ['--rounds', '1'],
-  tune: [
-    '--pairs',
-    '1',
-    '--adapter',
-    'lora',
-    '--hidden',
-    '32',
-    '--layers',
-    '1',
-    '--rows',
-    '8',
-    '--words',
-    '8',
-  ],
 }
 
 /** Returns the benches in package.json: their files by name. */

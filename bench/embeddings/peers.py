@@ -17,18 +17,19 @@ BATCH = 32
 def main() -> None:
     """Processes input lines until standard input ends."""
     torch.set_num_threads(1)
-    embedder, reranker, texts_file, device = sys.argv[1:]
+    texts_file, device, embedder, *rerankers = sys.argv[1:]
     with open(texts_file, encoding="utf8") as file:
         sets = json.load(file)
     embed = SentenceTransformer(embedder, device=device)
-    rank = CrossEncoder(reranker, device=device)
+    rank = CrossEncoder(rerankers[0], device=device) if rerankers else None
     embed.encode(["warm"], show_progress_bar=False)
-    rank.predict([("warm", "up")], show_progress_bar=False)
+    if rank:
+        rank.predict([("warm", "up")], show_progress_bar=False)
     print("ready", flush=True)
     for line in sys.stdin:
         kind = line.strip()
         began, cpu = time.perf_counter(), time.process_time()
-        if kind == "rerank":
+        if rank and kind == "rerank":
             pairs = [(sets["query"], document) for document in sets["mixed"]]
             rank.predict(pairs, batch_size=BATCH, show_progress_bar=False)
         else:

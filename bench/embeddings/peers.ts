@@ -24,20 +24,15 @@ const INFINITY = [
   'click<8.2',
 ]
 
-/**
- * Installs packages in a separate environment under `folder`, on top of PyTorch from the platform's language model
- * environment.
- */
-async function install(folder: string, name: string, packages: readonly string[]): Promise<string> {
-  const below = await llmPython()
-  const home = join(folder, name)
+/** Installs packages in a separate environment in `home`, on top of the environment `below`, which has PyTorch. */
+async function install(home: string, below: string, packages: readonly string[]): Promise<string> {
   await runProgram(below, ['-m', 'venv', home], { timeout: INSTALL_TIMEOUT_MS })
   const lib = join(home, 'lib')
   const [version = ''] = readdirSync(lib)
   const shared = join(dirname(dirname(below)), 'lib', version, 'site-packages')
   writeFileSync(join(lib, version, 'site-packages', 'below.pth'), `${shared}\n`)
   const python = join(home, 'bin', 'python')
-  const pip = ['-m', 'pip', 'install', '-q', '--disable-pip-version-check', ...packages]
+  const pip = ['-m', 'pip', 'install', '-q', '--disable-pip-version-check', '--retries', '1', ...packages]
   await runProgram(python, pip, { timeout: INSTALL_TIMEOUT_MS, env: pythonProcessEnv() })
   return python
 }
@@ -62,7 +57,7 @@ export interface EmbeddingsPeer extends AsyncDisposable {
 
 /** Starts infinity on PyTorch, on the device `cpu` or `cuda`. */
 export async function startInfinity(folder: string, model: string, device: string): Promise<EmbeddingsPeer> {
-  const python = await install(folder, 'infinity', INFINITY)
+  const python = await install(join(folder, 'infinity'), await llmPython(), INFINITY)
   const dtype = device === 'cpu' ? ['--dtype', 'float32'] : []
   const args = [
     'v2',
@@ -116,12 +111,26 @@ async function startPeer(
   }
 }
 
-/** Starts sentence-transformers in a separate process; each input line names a kind of text to process. */
-export async function startSentenceTransformers(
-  folder: string,
-  { embedder, reranker, texts, device }: Record<'embedder' | 'reranker' | 'texts' | 'device', string>,
-): Promise<LineProgram> {
-  const python = await install(folder, 'sentence-transformers', SENTENCE_TRANSFORMERS)
-  const program = join(import.meta.dirname, 'peers.py')
-  return startLineProgram(python, [program, embedder, reranker, texts, device])
+/** What sentence-transformers is timed on. */
+export interface SentenceTransformersOptions {
+  embedder: string
+  reranker?: string
+  /** The file with the texts of each kind. */
+  texts: string
+  device: string
+  signal?: AbortSignal | undefined
 }
+
+/** Starts sentence-transformers in a separate process; each input line names a kind of text to process. */
+export function startSentenceTransformers(
+  python: string,
+  { embedder, reranker, texts, device, signal }: SentenceTransformersOptions,
+): Promise<LineProgram> {
+  const program = join(import.meta.dirname, 'peers.py')
+  const rerankers = reranker === undefined ? [] : [reranker]
+  return startLineProgram(python, [program, texts, device, embedder, ...rerankers], { signal })
+}
+
+/** Installs sentence-transformers in `home`, on top of the environment `below`; returns the interpreter. */
+export const installSentenceTransformers = (home: string, below: string): Promise<string> =>
+  install(home, below, SENTENCE_TRANSFORMERS)

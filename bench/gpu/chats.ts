@@ -1,71 +1,74 @@
 import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import type { ModelServer } from '../../node-runtime/models/server.ts'
+import { post } from './machine.ts'
 
 const PATH = '/v1/chat/completions'
+/** vLLM requires the name that its profile serves; the other servers ignore it. */
+const MODEL = 'model'
 
 interface Usage {
   prompt_tokens: number
   completion_tokens: number
 }
 
-export interface Rate {
-  tokens: number
-  tokensPerSecond: number
-}
+/** Returns the first messages of a number of chats. */
+export const greetings = (count: number): string[] =>
+  Array.from({ length: count }, (_, index) => `Hello number ${index}`)
 
-const bodyOf = (content: string, maxTokens: number, more: object = {}): string =>
-  JSON.stringify({
-    model: 'bench',
-    messages: [{ role: 'user', content }],
-    max_tokens: maxTokens,
-    temperature: 0,
-    ...more,
-  })
+const bodyOf = (content: string, maxTokens: number) => ({
+  model: MODEL,
+  messages: [{ role: 'user', content }],
+  max_tokens: maxTokens,
+  temperature: 0,
+})
 
-/**
- * Sends `count` chats of `maxTokens` tokens at once and returns their total rate. Throws unless each response is 200.
- */
-export async function chatsAtOnce(server: ModelServer, count: number, maxTokens: number): Promise<Rate> {
+/** Sends all chats at once, with at most `maxTokens` tokens each, and returns their total rate in tokens per second. */
+export async function chatsAtOnce(
+  server: ModelServer,
+  contents: readonly string[],
+  maxTokens: number,
+): Promise<number> {
   const began = performance.now()
-  const answers = await Promise.all(
-    Array.from({ length: count }, async (_, index) => {
-      const body = bodyOf(`Hello number ${index}`, maxTokens)
-      const answer = await server.pool.request({ method: 'POST', path: PATH, body })
-      if (answer.statusCode !== 200)
-        throw new Error(`a chat got ${answer.statusCode}: ${await answer.body.text()}`)
-      return ((await answer.body.json()) as { usage: Usage }).usage.completion_tokens
+  const counts = await Promise.all(
+    contents.map(async (content) => {
+      const body = await post(server, PATH, bodyOf(content, maxTokens))
+      return ((await body.json()) as { usage: Usage }).usage.completion_tokens
     }),
   )
-  const tokens = answers.reduce((sum, one) => sum + one, 0)
-  return { tokens, tokensPerSecond: (1_000 * tokens) / (performance.now() - began) }
+  const tokens = counts.reduce((sum, count) => sum + count, 0)
+  return (1_000 * tokens) / (performance.now() - began)
 }
 
-/**
- * Streams one chat and returns the milliseconds to the first text and the prompt's token count. Throws unless the
- * status is 200.
- */
-export async function timeToFirstToken(
+/** Completes one chat; returns its text and the number of its prompt's tokens. */
+export async function chat(
   server: ModelServer,
-  prompt: string,
-): Promise<{ promptTokens: number; ms: number }> {
-  const body = bodyOf(prompt, 4, { stream: true, stream_options: { include_usage: true } })
+  content: string,
+  maxTokens: number,
+): Promise<{ text: string; promptTokens: number }> {
+  const body = await post(server, PATH, bodyOf(content, maxTokens))
+  const { choices, usage } = (await body.json()) as ChatAnswer
+  return { text: choices[0]?.message.content ?? '', promptTokens: usage.prompt_tokens }
+}
+
+export interface ChatAnswer {
+  choices: { message: { content: string } }[]
+  usage: Usage
+}
+
+/** Streams one chat and returns the milliseconds to the first text. */
+export async function timeToFirstToken(server: ModelServer, content: string): Promise<number> {
   const began = performance.now()
-  const answer = await server.pool.request({ method: 'POST', path: PATH, body })
-  if (answer.statusCode !== 200)
-    throw new Error(`a stream got ${answer.statusCode}: ${await answer.body.text()}`)
+  const body = await post(server, PATH, { ...bodyOf(content, 4), stream: true })
   let ms: number | undefined
-  let promptTokens = 0
-  for await (const line of createInterface({ input: Readable.from(answer.body) })) {
+  for await (const line of createInterface({ input: Readable.from(body) })) {
     if (!line.startsWith('data: {')) continue
-    const { choices, usage } = JSON.parse(line.slice('data: '.length)) as {
+    const { choices } = JSON.parse(line.slice('data: '.length)) as {
       choices: { delta: { content?: string }; finish_reason?: string | null }[]
-      usage?: Usage | null
     }
-    const isText = choices.some(({ delta, finish_reason }) => delta.content || finish_reason)
-    if (isText) ms ??= performance.now() - began
-    promptTokens = usage?.prompt_tokens ?? promptTokens
+    if (choices.some(({ delta, finish_reason }) => delta.content || finish_reason))
+      ms ??= performance.now() - began
   }
   if (ms === undefined) throw new Error('a stream ended without text')
-  return { promptTokens, ms }
+  return ms
 }

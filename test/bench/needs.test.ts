@@ -48,11 +48,10 @@ describe('benches', function () {
   // The other benches take minutes; `npm run bench:all -- --once` runs all of them.
   it('print their figures after one short round', function () {
     this.timeout(1_200_000)
-    const { status, stdout, stderr } = benchAll('--once', 'placement', 'tune')
+    const { status, stdout, stderr } = benchAll('--once', 'placement')
 
     assert.equal(status, 0, stdout + stderr)
     assert.match(stdout, /decisions per second: [\d,]+/)
-    assert.match(stdout, /^lora +\d+ tokens\/s, \d+ MB; plain loop \d+ tokens\/s/m)
   })
 
   for (const [file, program] of [
