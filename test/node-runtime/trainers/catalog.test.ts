@@ -84,7 +84,12 @@ describe('the model catalog', () => {
   it("accepts every default and every value that the contract's fine-tuning table (section 4.3) names", () => {
     const model = loadCatalog().model('llm-qlora-finetune')
     assert.ok(model)
-    const { base_model: _, chat_template: __, ...defaults } = model.resolveHyperparameters({}).values
+    const {
+      base_model: _,
+      chat_template: __,
+      packing: ___,
+      ...defaults
+    } = model.resolveHyperparameters({}).values
 
     assert.deepEqual({ ...defaults, save_steps: 'auto' }, TABLE)
     const values: [string, unknown[]][] = [

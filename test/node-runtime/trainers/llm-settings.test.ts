@@ -8,10 +8,14 @@ interface Settings {
   flash_attention: string
   save_every: number
   rates: number[]
+  packing: boolean
 }
 
 describe('fine-tuning configuration (4.3)', () => {
-  let seen: Record<'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant' | 'auto', Settings>
+  let seen: Record<
+    'cuda' | 'xpu' | 'plain' | 'packed' | 'long' | 'constant' | 'auto' | 'rows' | 'older',
+    Settings
+  >
 
   before(requireLlm)
   before(async () => {
@@ -23,7 +27,8 @@ describe('fine-tuning configuration (4.3)', () => {
     })
     const long = ask('cpu', {}, 10_000)
     const auto = { ...long, hyperparameters: { ...long.hyperparameters, save_steps: 'auto' } }
-    const kinds = ['cuda', 'xpu', 'plain', 'packed', 'long', 'constant', 'auto']
+    const { packing: _, ...older } = long.hyperparameters!
+    const kinds = ['cuda', 'xpu', 'plain', 'packed', 'long', 'constant', 'auto', 'rows', 'older']
     const settings = await probeLlm<Settings[]>([
       ask('cuda', { optimizer: 'paged_adamw_8bit', flash_attention: false, warmup_ratio: 0.1 }, 100),
       ask('xpu', {}, 100),
@@ -32,6 +37,8 @@ describe('fine-tuning configuration (4.3)', () => {
       long,
       ask('cpu', { lr_scheduler: 'constant', save_steps: 7 }, 100),
       auto,
+      ask('cpu', { packing: true }, 100),
+      { ...long, hyperparameters: older },
     ])
     seen = Object.fromEntries(kinds.map((kind, i) => [kind, settings[i]])) as typeof seen
   })
@@ -44,9 +51,13 @@ describe('fine-tuning configuration (4.3)', () => {
     assert.equal(seen.plain.sequence_len, 6144, 'XPU nodes have the cap even in a CPU-only environment')
   })
 
-  it('lets sample_packing turn on group_by_length, and accepts booleans for flash_attention', () => {
-    assert.equal(seen.packed.group_by_length, true)
+  it('lets sample_packing turn on group_by_length without packing, and accepts booleans for flash_attention', () => {
+    assert.deepEqual([seen.packed.group_by_length, seen.packed.packing], [true, false])
     assert.equal(seen.cuda.flash_attention, 'off')
+  })
+
+  it('packs if packing is on, and not for runs that were created before it existed', () => {
+    assert.deepEqual([seen.rows.packing, seen.older.packing], [true, false])
   })
 
   it('writes a checkpoint after every twentieth of the steps, at least every 200 steps, or as configured', () => {

@@ -63,11 +63,14 @@ class Settings(LoopSettings):
     tokenizer_cache: bool
     dataset_type: str
     text_column: str
+    packing: bool
 
 
 def read_settings(job: Job, device: str) -> Settings:
     """Reads the settings for `device` (`cpu`, `cuda`, `xpu`); rejects those that cannot work there."""
-    given: dict[str, Any] = {name: job.param(name) for name in Settings.__dataclass_fields__}
+    given: dict[str, Any] = {name: job.param(name) for name in Settings.__dataclass_fields__ if name != "packing"}
+    # Hearth 0.13 and older created runs without it.
+    given["packing"] = bool(job.hyperparameters.get("packing", False))
     given["flash_attention"] = _flash(given["flash_attention"])
     if job.param("sample_packing"):
         given["group_by_length"] = True

@@ -8,7 +8,10 @@ from typing import Any
 
 import torch
 
+from ..protocol import log, warn
+from ..wording import counted
 from .dataset import Dataset
+from .packing import can_pack, pack_rows, restarting_positions
 from .plan import Plan
 from .process_group import ProcessGroup
 from .render import IGNORED, Example
@@ -18,17 +21,14 @@ from .token_loss import TokenLoss
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Padded rows. `targets` is the number of tokens that are trained on."""
+    """Padded rows. `inputs` has their tokens, and either a mask or, for packed rows, positions."""
 
-    ids: torch.Tensor
-    mask: torch.Tensor
+    inputs: dict[str, torch.Tensor]
     labels: torch.Tensor
+    # The number of tokens, without padding.
+    tokens: int
+    # The number of tokens that are trained on.
     targets: int
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens, without padding."""
-        return int(self.mask.sum())
 
 
 class NextToken:
@@ -37,35 +37,48 @@ class NextToken:
     def __init__(
         self, data: Dataset, settings: Settings, *, model: Any, pad_id: int, device: torch.device, world: int
     ) -> None:
-        self._data = data
+        self._check = data.check
         self._settings = settings
         self._pad_id = pad_id
         self._token_loss = TokenLoss(model, device, data.learn[0].ids)
-        lengths = [len(one.ids) for one in data.learn]
+        self._is_packed = settings.packing and len(data.learn) > 1 and self._can_pack(model, device, data.learn)
+        # The samples of each row: several if rows are packed, otherwise one.
+        self._rows = [[one] for one in data.learn]
+        if self._is_packed:
+            groups = pack_rows([len(one.ids) for one in data.learn], settings.sequence_len, settings.seed)
+            self._rows = [[data.learn[number] for number in group] for group in groups]
+            rows, limit = counted(len(data.learn), "row"), settings.sequence_len
+            log(f"Packed {rows} into {len(groups):,} of at most {limit:,} tokens.")
+        lengths = [sum(len(one.ids) for one in row) for row in self._rows]
         self.plan = Plan(lengths, settings, by_length=settings.group_by_length, world=world)
+
+    def _can_pack(self, model: Any, device: torch.device, learn: list[Example]) -> bool:
+        if can_pack(model, device, (learn[0].ids, learn[1].ids)):
+            return True
+        warn("Rows are not packed, because this model cannot keep packed rows apart.")
+        return False
 
     def step(self, step: int, rank: int) -> tuple[list[TokenBatch], int]:
         """See `Objective`."""
         batches, rows = self.plan.step(step, rank)
-        learn = self._data.learn
         batches = [
-            self._collate([learn[row] if counts else _muted(learn[row]) for row in chosen])
+            self._collate([self._rows[row] if counts else [_muted(one) for one in self._rows[row]] for row in chosen])
             for chosen, counts in batches
         ]
-        return batches, sum(_targets(learn[row]) for row in rows)
+        return batches, sum(_targets(one) for row in rows for one in self._rows[row])
 
     def loss(self, model: Any, batch: TokenBatch) -> torch.Tensor:
         """See `Objective`. Only the logits of tokens that are trained on are computed."""
-        return self._token_loss(model, {"input_ids": batch.ids, "attention_mask": batch.mask}, batch.labels)
+        return self._token_loss(model, batch.inputs, batch.labels)
 
     def validate(self, model: Any, group: ProcessGroup) -> float | None:
         """See `Objective`."""
-        check, size = self._data.check, self._settings.micro_batch_size
+        check, size = self._check, self._settings.micro_batch_size
         if not check:
             return None
         total, targets = 0.0, 0
         for start in list(range(0, len(check), size))[group.rank :: group.world_size]:
-            batch = self._collate(check[start : start + size])
+            batch = self._collate([[one] for one in check[start : start + size]])
             total += float(self.loss(model, batch))
             targets += batch.targets
         total, targets = group.reduce_sum(total, targets)
@@ -75,20 +88,28 @@ class NextToken:
         """See `Objective`. An infinite perplexity is reported as missing."""
         return {"eval_perplexity": math.exp(loss) if loss < 700 else math.inf}
 
-    def _collate(self, examples: list[Example]) -> TokenBatch:
+    def _collate(self, rows: list[list[Example]]) -> TokenBatch:
         """Returns rows padded on the right to the length of the longest one, or to sequence_len."""
-        width = max(len(one.ids) for one in examples)
+        lengths = [[len(one.ids) for one in row] for row in rows]
+        width = max(map(sum, lengths))
         if self._settings.pad_to_sequence_len:
             width = max(width, self._settings.sequence_len)
-        shape = (len(examples), width)
+        shape = (len(rows), width)
         ids = torch.full(shape, self._pad_id)
         mask = torch.zeros(shape, dtype=torch.long)
         labels = torch.full(shape, IGNORED)
-        for row, one in enumerate(examples):
-            ids[row, : len(one.ids)] = torch.tensor(one.ids)
-            mask[row, : len(one.ids)] = 1
-            labels[row, : len(one.labels)] = torch.tensor(one.labels)
-        return TokenBatch(ids, mask, labels, sum(_targets(one) for one in examples))
+        for number, row in enumerate(rows):
+            end = sum(lengths[number])
+            ids[number, :end] = torch.tensor([token for one in row for token in one.ids])
+            mask[number, :end] = 1
+            # No token comes before the first one of a sample.
+            labels[number, :end] = torch.tensor([label for one in row for label in (IGNORED, *one.labels[1:])])
+        if self._is_packed:
+            apart = {"position_ids": torch.stack([restarting_positions(row, width) for row in lengths])}
+        else:
+            apart = {"attention_mask": mask}
+        targets = sum(_targets(one) for row in rows for one in row)
+        return TokenBatch({"input_ids": ids, **apart}, labels, int(mask.sum()), targets)
 
 
 def _targets(example: Example) -> int:

@@ -273,6 +273,6 @@ if __name__ == "__main__":
         "logits": logits,
         "compare": compare,
     }
-    asks |= {"cached": cached, "positions": positions, "losses": loss_probe.losses}
+    asks |= {"cached": cached, "positions": positions, "losses": loss_probe.losses, "packing": loss_probe.packing}
     answers = [asks[request["ask"]](request) for request in json.load(sys.stdin)]
     print("\n" + json.dumps(answers))

@@ -48,6 +48,47 @@ def losses(request: dict[str, Any]) -> Any:
     }
 
 
+def packing(request: dict[str, Any]) -> Any:
+    """Compares one batch of packed rows with the same rows in padded batches: the number of packed rows, samples and
+    targets, and the relative differences of the loss and all gradients. `warned` is true if nothing was packed.
+    """
+    import torch
+
+    from hearth_trainers.llm.dataset import Dataset
+    from hearth_trainers.llm.render import IGNORED, Example
+    from hearth_trainers.llm.tokens import NextToken
+
+    model = tiny_model(request["family"], request["adapter"])
+    generator = torch.Generator().manual_seed(7)
+    rows = [torch.randint(3, _VOCABULARY, (length,), generator=generator).tolist() for length in (5, 17, 9, 12, 3, 8)]
+    learn = [Example(row, [IGNORED] * (number % 3) + row[number % 3 :]) for number, row in enumerate(rows)]
+    plain: Any = SimpleNamespace(
+        packing=False, group_by_length=True, pad_to_sequence_len=False, sequence_len=20, seed=3,
+        micro_batch_size=8, gradient_accumulation_steps=1, max_steps=0, epochs=1,
+    )  # fmt: skip
+    packed: Any = SimpleNamespace(**{**plain.__dict__, "packing": True})
+    log = io.TextIOWrapper(io.BytesIO())
+    found = []
+    for settings in (plain, packed):
+        with contextlib.redirect_stdout(log):
+            objective = NextToken(
+                Dataset(learn, [], []), settings, model=model, pad_id=0, device=torch.device("cpu"), world=1
+            )
+        [batch], targets = objective.step(0, 0)
+        loss = objective.loss(model, batch)
+        found.append((batch, targets, loss.detach(), _gradients(model, loss)))
+    (padded, targets, loss, gradients), (batch, packed_targets, packed_loss, packed_gradients) = found
+    log.seek(0)
+    return {
+        "warned": "not packed" in log.read(),
+        "rows": list(batch.inputs["input_ids"].shape),
+        "tokens": [padded.tokens, batch.tokens],
+        "targets": [targets, packed_targets, batch.targets],
+        "loss": relative(packed_loss, loss),
+        "gradients": relative(packed_gradients, gradients),
+    }
+
+
 def tiny_model(family: str, adapter: str) -> Any:
     """Loads a random model of a family the way the trainer does, in float32, with LoRA layers that have an effect."""
     import torch
