@@ -17,6 +17,10 @@ export const emit = defineEvents({
       err: 'string',
     },
   ),
+  'model.serving_unread': warn(
+    'no gateway returned how to serve a model: using the settings from `read_at`, or from its download',
+    { model_key: 'string', read_at: 'string?' },
+  ),
   'model.files_freed': info('the files of a deleted model were removed', { model_key: 'string' }),
   'model.files_not_freed': warn('the files of a deleted model could not be removed; trying again', {
     err: 'error',

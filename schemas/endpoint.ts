@@ -45,6 +45,18 @@ export const HubOrigin = Type.Object({
 })
 export type HubOrigin = Static<typeof HubOrigin>
 
+/** An engine that failed to serve an endpoint's model on a node. */
+const EndpointEngineFault = Type.Object({
+  runtime_profile: Type.String({ description: 'The profile of the engine that failed' }),
+  error: Type.String(),
+  served_by: Type.String({ description: 'The profile that serves the model instead' }),
+  retry_at: Nullable({
+    ...Timestamp,
+    description: 'The engine is tried again at the first load after this time; null: at the next load',
+  }),
+})
+export type EndpointEngineFault = Static<typeof EndpointEngineFault>
+
 /** An endpoint in responses. Only its owner gets the review fields. */
 export const Endpoint = Type.Object(
   {
@@ -77,6 +89,12 @@ export const Endpoint = Type.Object(
     /** Only the owner gets it. */
     merged_because: Type.Optional(
       Nullable(Type.String({ description: 'Why a fine-tuned model cannot be served as an adapter' })),
+    ),
+    engine_faults: Type.Optional(
+      Type.Array(EndpointEngineFault, {
+        description:
+          'Engines that failed to serve the model on nodes that now serve it with another one; only the owner gets them, not in lists',
+      }),
     ),
     input_schema: JsonSchema,
     output_schema: JsonSchema,

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable, PageQuery, Timestamp, Uuid, Vocabulary } from './common.ts'
 import { SystemHealth } from './health.ts'
-import { NodeModelState } from './nodes/node.ts'
+import { EngineFault, NodeModelState } from './nodes/node.ts'
 
 const Seconds = (description: string) => Nullable(Type.Number({ minimum: 0, description }))
 
@@ -173,6 +173,7 @@ export const Placements = Type.Object(
         name: Type.String(),
         score: Nullable(Type.Number({ description: 'null for a node that cannot run it' })),
         reason: Type.String({ description: 'Why it was not chosen; empty for the chosen one' }),
+        engine_fault: Type.Optional(EngineFault),
       }),
       {
         description:

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { Static } from 'typebox'
-import type { NodeDetail, NodeLogs, NodeView } from '../../schemas/nodes/node.ts'
+import type { NodeLogs } from '../../schemas/nodes/node-logs.ts'
+import type { NodeDetail, NodeView } from '../../schemas/nodes/node.ts'
 import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
 import { id } from '../ids.ts'
@@ -97,6 +98,9 @@ function lookCommands(nodes: Command): void {
         one.in_flight,
         one.error,
       ])
+      const engineFaults = node.models.flatMap(({ model_key, runtime_profile = '', engine_fault: fault }) =>
+        fault ? [[model_key, runtime_profile, fault.runtime_profile, fault.error]] : [],
+      )
       const environments = node.environments.map((one) => [one.name, one.state, one.error])
       const work = node.work.map((one) => [one.kind, one.id, one.attempt, one.since])
       print(
@@ -106,6 +110,9 @@ function lookCommands(nodes: Command): void {
           `Node ${node.name} is ${node.status}, ${node.sharing}, last seen ${node.last_seen_at}, on ${node.inventory.hardware}.`,
           ...faultsOf(node).map((fault) => `But ${fault}`),
           table(['MODEL', 'STATE', 'MB', 'IN FLIGHT', 'ERROR'], models),
+          ...(engineFaults.length > 0
+            ? [table(['MODEL', 'SERVED BY', 'FAILED ENGINE', 'ERROR'], engineFaults)]
+            : []),
           table(['ENVIRONMENT', 'STATE', 'ERROR'], environments),
           table(['WORK', 'ID', 'ATTEMPT', 'SINCE'], work),
         ].join('\n\n'),

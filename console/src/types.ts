@@ -1,7 +1,7 @@
 /** The API responses that the console shows, under the names that its pages use. */
 import type { Static } from 'typebox'
 import type { AccountEntry, AccountUsage } from '../../schemas/account.ts'
-import type { NodeLogs as NodeLogsSchema } from '../../schemas/nodes/node.ts'
+import type { NodeLogs as NodeLogsSchema } from '../../schemas/nodes/node-logs.ts'
 import type { EpochLoss } from '../../schemas/training-run.ts'
 import type { WebhookDeliveryDetail, WebhookEndpointWithSecret } from '../../schemas/webhook.ts'
 

@@ -28,7 +28,7 @@ export function readModelShape(config: unknown): ModelShape | null {
       .map((name) => all[name])
       .find((value): value is number => Number.isSafeInteger(value) && Number(value) > 0)
   const layers = number('num_hidden_layers', 'n_layer', 'num_layers')
-  const heads = number('num_attention_heads', 'n_head')
+  const heads = attentionHeads(outer)
   const hidden = number('hidden_size', 'n_embd', 'd_model')
   if (layers === undefined || heads === undefined || hidden === undefined) return null
   const headDim = number('head_dim') ?? Math.floor(hidden / heads)
@@ -48,6 +48,17 @@ export function readModelShape(config: unknown): ModelShape | null {
     context: number('max_position_embeddings', 'n_positions', 'max_seq_len') ?? 2048,
     params,
   }
+}
+
+/** Returns the number of attention heads in a config.json; undefined if it names none. */
+export function attentionHeads(config: Record<string, unknown>): number | undefined {
+  const inner = config['text_config']
+  const all = { ...config, ...(typeof inner === 'object' && inner !== null ? inner : {}) } as Record<
+    string,
+    unknown
+  >
+  const heads = [all['num_attention_heads'], all['n_head']].find((value) => Number.isSafeInteger(value))
+  return typeof heads === 'number' && heads > 0 ? heads : undefined
 }
 
 /** Memory of a server's key-value cache. */

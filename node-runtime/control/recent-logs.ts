@@ -1,5 +1,5 @@
 import { TOKEN_PREFIX } from '../../domain/token-prefixes.ts'
-import type { NodeLogEntry, NodeLogSource } from '../../schemas/nodes/node.ts'
+import type { NodeLogEntry, NodeLogSource } from '../../schemas/nodes/node-logs.ts'
 
 const MAX_LINES = 1_000
 const MAX_LINE = 2_000

@@ -116,6 +116,7 @@ export class BringUp {
       const prepared = await this.#prepare(model, skipped, now)
       engine = prepared.profile.profile_id
       ;({ isReplacement } = prepared)
+      if (prepared.isBest) model.engineFault = undefined
       ;({ serving } = prepared.cached.spec)
       model.delayMs = prepared.environmentMs
       const convertedDir = await this.#convert(model, prepared)
@@ -130,9 +131,10 @@ export class BringUp {
         return this.#runOwn(model, { isAgain: true, skipped })
       }
       if (!isReplacement || engine === undefined || this.#options.stopping.aborted) throw err
-      // A lack of memory says nothing about the engine, so the next load tries it again.
-      if (!isOutOfMemory(err)) model.avoidEngine(engine, serving)
       const message = err instanceof Error ? err.message : String(err)
+      // A lack of memory says nothing about the engine, so the next load tries it again.
+      if (isOutOfMemory(err)) model.noteEngineFault(engine, message)
+      else model.avoidEngine(engine, serving, message)
       emit(log, 'model.engine_failed', { model_key: modelKey, profile: engine, err: message })
       await this.getRoom(this.#options.memoryAllocator.whenGone(model))
       return this.#runOwn(model, { isAgain, skipped: [...skipped, engine] })
@@ -170,6 +172,7 @@ export class BringUp {
       signal: stopping,
       keep: inUse,
       isAvoided: (engine, serving) => skipped.includes(engine) || model.avoidsEngine(engine, serving),
+      onUnsuited: (engine, reason) => model.noteEngineFault(engine, reason),
       onDownload: (progress) => {
         model.progress = progress
         onMove(model, 'downloading_model')

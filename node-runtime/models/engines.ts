@@ -42,6 +42,8 @@ const preferenceOf = ({ preference = 0 }: RuntimeProfile): number => preference
 export interface EngineChoice {
   /** Returns whether a profile other than the version's own must not be used. */
   isAvoided: (profileId: string) => boolean
+  /** Called with a profile that the settings of the model rule out, and the reason. */
+  onUnsuited: (profileId: string, reason: string) => void
   hasPython: (environment: string) => Promise<boolean>
   /** Installs a locked environment. */
   pythonOf: (environment: string) => Promise<string>
@@ -54,12 +56,17 @@ export interface EngineChoice {
 export async function chooseEngine(
   engines: readonly RuntimeProfile[],
   modelDir: string,
-  { isAvoided, hasPython, pythonOf }: EngineChoice,
+  { isAvoided, onUnsuited, hasPython, pythonOf }: EngineChoice,
 ): Promise<RuntimeProfile> {
   const own = engines.at(-1)
   if (!own) throw new Error('there is no profile to choose from')
   for (const profile of engines.slice(0, -1)) {
     if (isAvoided(profile.profile_id) || !(await implementsModel(profile, modelDir))) continue
+    const problem = await divisionProblem(profile, modelDir)
+    if (problem !== undefined) {
+      onUnsuited(profile.profile_id, problem)
+      continue
+    }
     const { python_env } = profile
     if (python_env === null || (await hasPython(python_env))) return profile
     if (own.python_env !== null && !(await hasPython(own.python_env))) return profile
@@ -80,4 +87,14 @@ async function implementsModel(
   const found = await architectureIn(modelDir)
   if (!found || (model_options && !Object.hasOwn(model_options, found.type))) return false
   return found.architectures.some((name) => architectures.includes(name))
+}
+
+/** Returns why a model can't be divided among the GPUs of a profile; undefined if it can, or if that is unknown. */
+async function divisionProblem(
+  { tensor_parallel = 1 }: RuntimeProfile,
+  modelDir: string,
+): Promise<string | undefined> {
+  const heads = (await architectureIn(modelDir))?.heads
+  if (heads === undefined || heads % tensor_parallel === 0) return undefined
+  return `the ${heads} attention heads of the model cannot be divided among ${tensor_parallel} GPUs (tensor_parallel)`
 }

@@ -1,5 +1,5 @@
 import { backoff } from '../../platform/async/retry.ts'
-import type { NodeModel, NodeModelState } from '../../schemas/nodes/node.ts'
+import type { EngineFault, NodeModel, NodeModelState } from '../../schemas/nodes/node.ts'
 import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import type { Pins } from './pins.ts'
@@ -63,6 +63,8 @@ export class LoadedModel {
   /** True when the last load failed because of the weights, although their bytes are correct. */
   isUnusable = false
   retryAt = 0
+  /** Why a better engine than that of its server doesn't serve it; undefined if none failed. */
+  engineFault: EngineFault | undefined
   #state: NodeModelState
   #failures = 0
   /** By profile and settings, the `performance.now` time until which they are not tried again. */
@@ -117,8 +119,18 @@ export class LoadedModel {
   }
 
   /** Skips an engine that failed to serve this model with these settings, for a while. */
-  avoidEngine(profileId: string, serving: Serving | undefined): void {
+  avoidEngine(profileId: string, serving: Serving | undefined, error: string): void {
     this.#avoided.set(attemptOf(profileId, serving), performance.now() + ENGINE_RETRY_TTL_MS)
+    this.noteEngineFault(profileId, error, { retry_at: Date.now() + ENGINE_RETRY_TTL_MS })
+  }
+
+  /** Records why an engine doesn't serve the model; unless `retry_at` is set, the next load tries it again. */
+  noteEngineFault(profileId: string, error: string, more: Pick<EngineFault, 'retry_at'> = {}): void {
+    this.engineFault = {
+      runtime_profile: profileId,
+      error: withoutPaths(error.slice(0, MAX_ERROR)),
+      ...more,
+    }
   }
 
   avoidsEngine(profileId: string, serving: Serving | undefined): boolean {
@@ -179,6 +191,7 @@ export class LoadedModel {
         max_concurrency: this.server.concurrency,
         runtime_profile: this.server.profile.profile_id,
         ...(this.server.maxModelLen !== undefined && { max_model_len: this.server.maxModelLen }),
+        ...(this.engineFault && { engine_fault: this.engineFault }),
       }),
       memory_mb: this.memoryMb,
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),

@@ -1,6 +1,7 @@
 import type { ContextShape } from '../../domain/models/context-memory.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Catalog } from '../../platform/catalog.ts'
+import type { Logger } from '../../platform/log.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import type { Serving } from '../../schemas/nodes/serving.ts'
@@ -8,6 +9,7 @@ import type { GpuHealth } from '../hardware/gpu-health.ts'
 import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import { adapterKey } from '../weights/keys.ts'
+import { withServing } from '../weights/stored-serving.ts'
 import { contextShapeIn } from './context-shape.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
 import { chooseEngine, enginesOf } from './engines.ts'
@@ -24,6 +26,7 @@ export interface SpecOptions {
 
 export interface ModelLoaderOptions {
   catalog: Catalog
+  log: Logger
   /** Receives reports of whether servers on GPUs could use them. */
   gpuHealth?: Pick<GpuHealth, 'failed' | 'worked' | 'suspect'>
   /** Called with each output line of a model server. */
@@ -63,6 +66,8 @@ export interface PreparedModel {
   profile: RuntimeProfile
   /** True if another profile can take its place. */
   isReplacement: boolean
+  /** True if no better profile was passed over. */
+  isBest: boolean
   python: string | undefined
   packages: string | undefined
   /** The time that the load waited for the environment after the weights were complete. */
@@ -101,6 +106,8 @@ export interface PrepareOptions {
   keep: ProtectedModels
   /** Returns whether a profile other than the version's own must not be used. */
   isAvoided: (profileId: string, serving: Serving | undefined) => boolean
+  /** Called with an engine that the settings of the model rule out, and the reason. */
+  onUnsuited: (profileId: string, reason: string) => void
   onDownload: (progress?: DownloadProgress) => void
   /** The specification, if it has just been requested. */
   now?: NodeModelSpec | undefined
@@ -151,7 +158,7 @@ export class ModelLoader {
   async prepare(modelKey: string, options: PrepareOptions): Promise<PreparedModel> {
     const { cache, modelSpec, pythonOf } = this.#options
     const stored = await cache.find(modelKey)
-    const found = stored && { ...stored, spec: await this.#withServing(stored.spec, options) }
+    const found = stored && { ...stored, spec: await this.#withServing(stored, options) }
     const spec = found?.spec ?? options.now ?? (await modelSpec(modelKey, { signal: options.signal }))
     const engines = enginesOf(spec, this.#options)
     const own = engines.at(-1)
@@ -163,6 +170,7 @@ export class ModelLoader {
     const profile = await chooseEngine(engines, cached.directory, {
       ...this.#options,
       isAvoided: (profileId) => options.isAvoided(profileId, spec.serving),
+      onUnsuited: options.onUnsuited,
     })
     const environment = early ?? this.#environmentOf(profile)
     environment.catch(() => {})
@@ -184,6 +192,7 @@ export class ModelLoader {
       cached,
       profile,
       isReplacement: profile !== own,
+      isBest: profile === engines[0],
       python,
       packages,
       environmentMs,
@@ -193,15 +202,15 @@ export class ModelLoader {
     }
   }
 
-  /** Returns a stored specification with the serving that the platform has now, if a gateway responds in time. */
+  /** Returns the specification of a stored model with the serving that the platform has now, or had last. */
   async #withServing(
-    spec: NodeModelSpec,
+    cached: CachedModel,
     { signal, now }: Pick<PrepareOptions, 'signal' | 'now'>,
   ): Promise<NodeModelSpec> {
+    const { spec } = cached
     if (!this.#someProfile(spec, ({ serving_options }) => serving_options !== undefined)) return spec
-    const { serving, has_adapters } = now ?? (await this.#ask(spec.model_key, signal)) ?? spec
-    const { serving: _, has_adapters: __, ...rest } = spec
-    return { ...rest, ...(serving && { serving }), ...(has_adapters && { has_adapters }) }
+    const current = now ?? (await this.#ask(spec.model_key, signal))
+    return withServing(cached, current, this.#options.log)
   }
 
   /** Returns whether a profile for the kind of a model has a feature. */

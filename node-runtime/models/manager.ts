@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isToolKey } from '../../domain/tools/catalog.ts'
-import type { Logger } from '../../platform/log.ts'
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { emit } from '../events.ts'
 import { MemoryAllocator } from '../memory/allocator.ts'
@@ -26,7 +25,6 @@ export interface ModelManagerOptions extends ModelLoaderOptions {
   pins: Pins
   /** Seconds without a request after which a loaded model is unloaded; 0 disables unloading. */
   idleUnloadS: number
-  log: Logger
 }
 
 /** The right to use a loaded model. The model can't be evicted until this is disposed of. */

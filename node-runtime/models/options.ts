@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { attentionHeads } from '../../domain/models/shape.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 
 /** The possible locations of a Hugging Face folder: the folder itself, or the subfolder that trainers write. */
@@ -27,14 +28,24 @@ function beginsTrace(template: string): boolean {
   return prompt.includes(OPENING) && !prompt.includes(CLOSING)
 }
 
-/** Returns the model type and architectures in a model's config.json; undefined for models in other formats. */
-export async function architectureIn(
-  modelDir: string,
-): Promise<{ type: string; architectures: string[] } | undefined> {
+export interface Architecture {
+  type: string
+  architectures: string[]
+  /** The number of attention heads; undefined if the config lacks it. */
+  heads: number | undefined
+}
+
+/** Returns the architecture in a model's config.json; undefined for models in other formats. */
+export async function architectureIn(modelDir: string): Promise<Architecture | undefined> {
   for (const place of PLACES) {
-    const { model_type: type, architectures } = await jsonIn(join(modelDir, place, 'config.json'))
+    const config = await jsonIn(join(modelDir, place, 'config.json'))
+    const { model_type: type, architectures } = config
     if (typeof type === 'string')
-      return { type, architectures: Array.isArray(architectures) ? architectures.map(String) : [] }
+      return {
+        type,
+        architectures: Array.isArray(architectures) ? architectures.map(String) : [],
+        heads: attentionHeads(config),
+      }
   }
   return undefined
 }

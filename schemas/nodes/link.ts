@@ -1,13 +1,7 @@
 import Type, { type Static } from 'typebox'
 import { Nullable } from '../common.ts'
-import {
-  NodeInventory,
-  type NodeLogEntry,
-  type NodeLogSource,
-  NodeModel,
-  NodeReport,
-  NodeSharing,
-} from './node.ts'
+import { type NodeLogEntry, type NodeLogSource } from './node-logs.ts'
+import { NodeInventory, NodeModel, NodeReport, NodeSharing } from './node.ts'
 
 /**
  * Frame types of the link between a node and a gateway. A WebSocket message is one or more frames, each `[u8 type][u32

@@ -85,6 +85,15 @@ export const NodeInventory = Type.Object({
 })
 export type NodeInventory = Static<typeof NodeInventory>
 
+/** Why an engine that the node prefers does not serve a model. */
+export const EngineFault = Type.Object({
+  runtime_profile: Type.String({ maxLength: 100 }),
+  error: Type.String(),
+  /** Epoch milliseconds. The node tries the engine again at its first load after this time; absent for its next load. */
+  retry_at: Type.Optional(Type.Integer()),
+})
+export type EngineFault = Static<typeof EngineFault>
+
 /** One model as its node reports it. */
 export const NodeModel = Type.Object({
   model_key: Type.String(),
@@ -98,6 +107,8 @@ export const NodeModel = Type.Object({
   runtime_profile: Type.Optional(Type.String({ maxLength: 100 })),
   /** The tokens that prompt and output may take together in a loaded language model, if its server reports them. */
   max_model_len: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000_000 })),
+  /** Present while its server runs on another engine because a better one failed. */
+  engine_fault: Type.Optional(EngineFault),
   memory_mb: Megabytes,
   /** The indexes of the GPUs that hold the model in equal parts; absent if the model is in RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
@@ -199,6 +210,8 @@ export const NodeReport = Type.Object({
   memory_free_mb: Megabytes,
   /** By GPU index; absent if the node's memory is RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(GpuCapacity, { maxItems: 64 })),
+  /** The number of GPUs that one model can use together; absent if it can use all of them, and on older nodes. */
+  gpus_per_model: Type.Optional(Type.Integer({ minimum: 1, maximum: 64 })),
   split_profiles: Type.Optional(Type.Array(SplitProfile, { maxItems: 64 })),
   /** Share of the CPU in use, 0 to 1. */
   load: Type.Number({ minimum: 0, maximum: 1 }),
@@ -353,49 +366,3 @@ export const NodeDetail = Type.Object(
   { $id: 'NodeDetail' },
 )
 export type NodeDetail = Static<typeof NodeDetail>
-
-/** The logs that a node stores about itself: those of its process, and those of its model servers. */
-const NODE_LOG_SOURCES = ['node', 'models'] as const
-export type NodeLogSource = (typeof NODE_LOG_SOURCES)[number]
-
-/** A log line stored by a node. */
-export const NodeLogEntry = Type.Object({
-  at: Timestamp,
-  message: Type.String(),
-  model_key: Type.Optional(Type.String({ description: 'The model whose server wrote it' })),
-})
-export type NodeLogEntry = Static<typeof NodeLogEntry>
-
-export const NodeLogsQuery = Type.Object({
-  source: Type.Optional({
-    ...Vocabulary('jobs', ...NODE_LOG_SOURCES),
-    default: 'jobs',
-    description:
-      "Logs of the node's latest jobs, or logs that its process or model servers have written since it started; the latter are requested from the node",
-  }),
-  limit: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 5_000,
-      default: 200,
-      description: 'At most 1,000 lines in 60 KB for logs of the node itself',
-    }),
-  ),
-})
-
-/** The newest log lines of a node's latest jobs, or of the node itself, oldest first. */
-export const NodeLogs = Type.Object(
-  {
-    node_id: Uuid,
-    logs: Type.Array(
-      Type.Object({
-        ...NodeLogEntry.properties,
-        job_id: Type.Optional(Uuid),
-        attempt: Type.Optional(Type.Integer()),
-        seq: Type.Optional(Type.Integer()),
-      }),
-      { description: 'Lines from jobs have `job_id`, `attempt` and `seq`' },
-    ),
-  },
-  { $id: 'NodeLogs' },
-)

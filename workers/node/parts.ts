@@ -219,6 +219,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
   await models.init()
   const report = reporter({
     catalog,
+    inventory,
     memory,
     models,
     tools,
@@ -337,7 +338,7 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
   })
 
 function reporter(
-  parts: Pick<NodeParts, 'catalog' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
+  parts: Pick<NodeParts, 'catalog' | 'inventory' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
     Pick<NodeOptions, 'isDraining' | 'gateFault'> & {
       gpuFault: () => GpuFault | undefined
       diskFault: () => DiskFault | undefined
@@ -354,7 +355,7 @@ function reporter(
     return {
       memory_total_mb: parts.memory.totalMb,
       memory_free_mb: Math.floor(parts.memory.freeMb),
-      ...gpusOf(parts.memory),
+      ...gpusOf(parts.memory, parts.inventory),
       ...(split_profiles.length > 0 && { split_profiles }),
       load: load(),
       draining: parts.isDraining(),
@@ -368,9 +369,16 @@ function reporter(
   }
 }
 
-function gpusOf({ gpus, freeByPool }: MemoryReservations): Pick<NodeReport, 'gpus'> {
+function gpusOf(
+  { gpus, freeByPool }: MemoryReservations,
+  inventory: NodeInventory,
+): Pick<NodeReport, 'gpus' | 'gpus_per_model'> {
   if (gpus.length === 0) return {}
-  return { gpus: gpus.map((memory_mb, gpu) => ({ memory_mb, free_mb: Math.floor(freeByPool[gpu] ?? 0) })) }
+  const together = gpusOfOneProgram(inventory.gpus)
+  return {
+    gpus: gpus.map((memory_mb, gpu) => ({ memory_mb, free_mb: Math.floor(freeByPool[gpu] ?? 0) })),
+    ...(together < gpus.length && { gpus_per_model: together }),
+  }
 }
 
 /** Stops the node's processes, sends the rest of its spool, and closes its links. */

@@ -1,4 +1,3 @@
-import { gpusOfOneProgram } from '../../../domain/placement/gpu-capacity.ts'
 import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import { TokenBucket } from '../../../platform/async/token-bucket.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
@@ -70,7 +69,7 @@ export function snapshotOf({
   report: NodeReport
   models: readonly NodeModel[]
 }): NodeSnapshot {
-  const { memory_total_mb, memory_free_mb, load, environments, gpus, split_profiles } = report
+  const { memory_total_mb, memory_free_mb, load, environments, gpus, gpus_per_model, split_profiles } = report
   const { gate_fault, gpu_fault, disk_fault } = report
   const { hardware, profiles, cpus } = inventory
   return {
@@ -87,9 +86,7 @@ export function snapshotOf({
     models,
     ...(environments && { environments }),
     ...(gpus && { gpus }),
-    ...(gpusOfOneProgram(inventory.gpus) < inventory.gpus.length && {
-      gpus_per_model: gpusOfOneProgram(inventory.gpus),
-    }),
+    ...(gpus_per_model !== undefined && { gpus_per_model }),
     ...(split_profiles && { split_profiles }),
     ...(gate_fault && { gate_fault }),
     ...(gpu_fault && { gpu_fault }),

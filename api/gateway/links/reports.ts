@@ -112,9 +112,16 @@ export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
 
 function boundedModel(model: NodeModel): NodeModel {
   const known = pick(model, MODEL_MEMBERS)
-  if (known.error === undefined || known.error.length <= MAX_ERROR / 4) return known
-  return { ...known, error: cut(known.error, MAX_ERROR) }
+  const { error, engine_fault } = known
+  if (isShort(error) && isShort(engine_fault?.error)) return known
+  return {
+    ...known,
+    ...(error !== undefined && { error: cut(error, MAX_ERROR) }),
+    ...(engine_fault && { engine_fault: { ...engine_fault, error: cut(engine_fault.error, MAX_ERROR) } }),
+  }
 }
+
+const isShort = (text = ''): boolean => text.length <= MAX_ERROR / 4
 
 const INVENTORY_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeInventory.properties))
 const MODEL_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeModel.properties))

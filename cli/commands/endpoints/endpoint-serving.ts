@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { EndpointEngineFault as EngineFault } from '../../../schemas/endpoint.ts'
 import type { Serving } from '../../../schemas/nodes/serving.ts'
 import { filled, wholeNumber } from '../../arguments.ts'
 import { asAccount } from '../../as-account.ts'
@@ -55,7 +56,7 @@ export function servingCommand(endpoints: Command): void {
     .option('--reset', 'return to the defaults, before the other options are applied')
     .action(
       asAccount(async ({ h, json }, given: string, { reset = false, ...options }: ServingOptions) => {
-        const { serving: before, owned, name } = await h.endpoints.get(given)
+        const { serving: before, owned, name, engine_faults: faults = [] } = await h.endpoints.get(given)
         if (!owned) throw usageError(`${name} belongs to another account`)
         const change = servingOf(options)
         const isChange = reset || Object.keys(change).length > 0
@@ -68,7 +69,8 @@ export function servingCommand(endpoints: Command): void {
         }
         const serving = Object.keys(merged).length > 0 ? merged : null
         const after = isChange ? await h.endpoints.update(given, { serving }) : { serving: before }
-        print({ json }, after.serving ?? null, formatServing(name, after.serving))
+        const lines = [formatServing(name, after.serving), ...faults.map(formatFault)]
+        print({ json }, after.serving ?? null, lines.join('\n'))
       }),
     )
 }
@@ -115,6 +117,11 @@ function valueOf(text: string | undefined): string | number | boolean {
   if (text === undefined || text === 'true') return true
   if (text === 'false') return false
   return /^-?\d+(?:\.\d+)?$/.test(text) ? Number(text) : text
+}
+
+function formatFault({ runtime_profile, error, served_by, retry_at }: EngineFault): string {
+  const when = retry_at === null ? 'at the next load' : `at the first load after ${retry_at}`
+  return `${runtime_profile} failed, so a node serves the model with ${served_by} and retries ${when}: ${error}`
 }
 
 function formatServing(name: string, serving: Serving | null | undefined): string {

@@ -34,7 +34,14 @@ export function NodeModels({ of }: { of: NodeDetail }) {
 }
 
 function Loads({ model }: { model: NodeModel }) {
-  const { bytes_downloaded: got, bytes_total: all, load_progress_pct: read, eta_seconds: eta, error } = model
+  const {
+    bytes_downloaded: got,
+    bytes_total: all,
+    load_progress_pct: read,
+    eta_seconds: eta,
+    error,
+    engine_fault: fault,
+  } = model
   const pct = got !== undefined && all ? (100 * got) / all : read
   return (
     <>
@@ -43,6 +50,11 @@ function Loads({ model }: { model: NodeModel }) {
       )}
       {typeof eta === 'number' && <Text size="xs">about {seconds(eta)} to go</Text>}
       {error && <Text size="xs">{error}</Text>}
+      {fault && (
+        <Text size="xs">
+          served by {model.runtime_profile}, because {fault.runtime_profile} failed: {fault.error}
+        </Text>
+      )}
     </>
   )
 }

@@ -32,6 +32,7 @@ describe('the choice among engines', () => {
       const installing: string[] = []
       const profile = await chooseEngine(engines, folder.path, {
         isAvoided: () => false,
+        onUnsuited: () => {},
         hasPython: async (environment) => installed.includes(environment),
         pythonOf: async (environment) => {
           installing.push(environment)

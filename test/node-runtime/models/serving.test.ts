@@ -3,9 +3,10 @@ import { PlacementIndex } from '../../../domain/placement/placement.ts'
 import { enginesOf } from '../../../node-runtime/models/engines.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import type { Serving } from '../../../schemas/nodes/serving.ts'
+import { callAdmin } from '../../support/builders/memory.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { ChatApi } from '../../support/servers/chat-api.ts'
-import { addModel, type TestNode } from '../../support/servers/nodes/node.ts'
+import { addModel, type TestNode, until } from '../../support/servers/nodes/node.ts'
 import { engineOf, LLAMA, OWN, VLLM, vllmFacts, VllmNodes } from '../../support/servers/nodes/vllm-nodes.ts'
 
 describe("the settings of a model's endpoint on a node", function () {
@@ -63,6 +64,34 @@ describe("the settings of a model's endpoint on a node", function () {
     assert.equal(engineOf(node, endpoint.model_key), VLLM)
   })
 
+  it('are those that a gateway sent last while none answers', async () => {
+    const gone = await startApi()
+    await using _ = gone
+    await using node = await nodes.start(gone, [24_000])
+    const endpoint = await new ChatApi(gone, node, await gone.account()).cold({ name: 'last', config: LLAMA })
+    const { models } = node.parts
+    const lengthOf = async () => {
+      await models.evict(endpoint.model_key, false)
+      await models.load(endpoint.model_key)
+      return last((await vllmFacts(node, endpoint.model_key)).argv, '--max-model-len')
+    }
+    const set = (max_model_len: number) =>
+      gone.database.db
+        .updateTable('endpoint')
+        .set({ serving: JSON.stringify({ max_model_len }) })
+        .where('id', '=', endpoint.id)
+        .execute()
+
+    // The weights arrive with other settings.
+    await set(1_000)
+    assert.equal(await lengthOf(), '1000')
+    await set(2_000)
+    assert.equal(await lengthOf(), '2000')
+    await gone[Symbol.asyncDispose]()
+
+    assert.equal(await lengthOf(), '2000')
+  })
+
   it('reach vLLM as the JSON of its speculative config', async () => {
     await using node = await nodes.start(api, [24_000])
     const { set } = await endpointOn(node, 'speculative')
@@ -114,6 +143,49 @@ describe("the settings of a model's endpoint on a node", function () {
     ])
     assert.equal(reasons(4)[0], 'has two GPUs, but tensor_parallel is 4')
     assert.deepEqual(reasons(null), [undefined, undefined, undefined])
+  })
+
+  it('show the owner and operators which engine failed, until it serves the model', async () => {
+    await using node = await nodes.start(api, [24_000])
+    const caller = await api.account()
+    const chats = new ChatApi(api, node, caller)
+    const endpoint = await chats.cold({ name: 'failing', fails: true, config: LLAMA })
+    const read = async (key = caller.key) =>
+      (await api.call('GET', `/api/builder/v1/endpoints/${endpoint.id}`, { key })).body
+    await node.parts.models.load(endpoint.model_key)
+    await until(async () => (await read()).engine_faults.length > 0)
+
+    const [{ error, retry_at, ...fault }] = (await read()).engine_faults
+    assert.deepEqual(fault, { runtime_profile: VLLM, served_by: OWN })
+    assert.match(error, /CUDA out of memory/)
+    assert.ok(Date.parse(retry_at) > Date.now() + 3_000_000)
+    const explained = async () => {
+      const { body } = await callAdmin(api, 'GET', `/placements?model=${endpoint.model_key}`)
+      return body.nodes?.find(({ node_id }: { node_id: string }) => node_id === node.nodeId)?.engine_fault
+    }
+    await until(async () => (await explained()) !== undefined)
+    assert.equal((await explained()).runtime_profile, VLLM)
+
+    await store(endpoint.id, { engine: 'transformers' })
+    await node.parts.models.evict(endpoint.model_key, false)
+    await node.parts.models.load(endpoint.model_key)
+    await until(async () => (await read()).engine_faults.length === 0)
+  })
+
+  it('keep vLLM away from a model whose attention heads they cannot divide, and say so', async () => {
+    await using node = await nodes.start(api, [24_000, 24_000])
+    const { endpoint, set } = await endpointOn(node, 'odd', { ...LLAMA, num_attention_heads: 9 })
+
+    await set({ tensor_parallel: 2 })
+
+    const model = node.parts.models.report().find(({ model_key }) => model_key === endpoint.model_key)
+    assert.equal(model?.runtime_profile, OWN)
+    assert.deepEqual(model?.engine_fault, {
+      runtime_profile: VLLM,
+      error: 'the 9 attention heads of the model cannot be divided among 2 GPUs (tensor_parallel)',
+    })
+    await set({ tensor_parallel: 1 })
+    assert.equal(engineOf(node, endpoint.model_key), VLLM)
   })
 
   it('choose the engine even for a version that names vLLM', async () => {

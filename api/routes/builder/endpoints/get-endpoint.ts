@@ -1,5 +1,6 @@
 import * as usageRepository from '../../../../db/repositories/platform/usage.ts'
 import type { EndpointRow } from '../../../../db/tables/models.ts'
+import { engineFaultsOf } from '../../../../domain/readiness.ts'
 import { Endpoint } from '../../../../schemas/endpoint.ts'
 import { route } from '../../../http/route.ts'
 import { usableEndpoint } from './access.ts'
@@ -22,7 +23,13 @@ export const getEndpoint = route({
     const stored = await usableEndpoint(services.db, accountId, endpoint_id)
     const row = withUnfolded(stored, await usageRepository.readUnfolded(services.db, stored.id))
     const readiness = await readinessOf(services, [row], accountId)
-    return presentEndpoint(row, { accountId, config: services.config, readiness: readiness(row) })
+    const endpoint = presentEndpoint(row, {
+      accountId,
+      config: services.config,
+      readiness: readiness(row),
+    })
+    if (!endpoint.owned) return endpoint
+    return { ...endpoint, engine_faults: engineFaultsOf(services.links.snapshot(), row.model_key, accountId) }
   },
 })
 

@@ -33,12 +33,17 @@ export const explainPlacement = route({
       runtime_profile,
       memory_mb,
       chosen,
-      nodes: verdicts.map(({ node_id, score = null, reason }) => ({
-        node_id,
-        name: names.get(node_id) ?? node_id,
-        score,
-        reason,
-      })),
+      nodes: verdicts.map(({ node_id, score = null, reason }) => {
+        const { models = [] } = snapshots.find((snapshot) => snapshot.node_id === node_id) ?? {}
+        const fault = models.find((model) => model.model_key === model_key)?.engine_fault
+        return {
+          node_id,
+          name: names.get(node_id) ?? node_id,
+          score,
+          reason,
+          ...(fault && { engine_fault: fault }),
+        }
+      }),
     }
   },
 })

@@ -1,6 +1,6 @@
 import { ApiError } from '../../../../domain/errors.ts'
 import type { LogsResponse, LogsRequest } from '../../../../schemas/nodes/link.ts'
-import type { NodeLogEntry } from '../../../../schemas/nodes/node.ts'
+import type { NodeLogEntry } from '../../../../schemas/nodes/node-logs.ts'
 import { LinkError } from '../../../gateway/links/link-request.ts'
 import type { Services } from '../../../services.ts'
 import { orderNode } from './order-node.ts'

@@ -1,6 +1,6 @@
 import * as nodeViewRepository from '../../../../db/repositories/nodes/node-views.ts'
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
-import { NodeLogs, NodeLogsQuery } from '../../../../schemas/nodes/node.ts'
+import { NodeLogs, NodeLogsQuery } from '../../../../schemas/nodes/node-logs.ts'
 import { route } from '../../../http/route.ts'
 import { fetchNodeLogs } from './fetch-node-logs.ts'
 import { nodeNotFound, params } from './move.ts'
