@@ -16,6 +16,8 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   tools: { seconds: 20, diskMb: 400 },
   whisper: { seconds: 20, diskMb: 500 },
   llamacpp: { seconds: 30, diskMb: 300 },
+  'llamacpp-cuda': { seconds: 60, diskMb: 600 },
+  cuda: { seconds: 60, diskMb: 1_800 },
   llm: { seconds: 200, diskMb: 10_000 },
   vllm: { seconds: 600, diskMb: 16_000 },
 }
@@ -85,6 +87,11 @@ export class Environments {
   /** Returns whether a locked environment is installed on this machine. */
   hasPython(name: string): Promise<boolean> {
     return this.#isInstalled({ name, kind: 'python' }).catch(() => false)
+  }
+
+  /** Returns whether a locked set of npm packages is installed on this machine. */
+  hasPackages(name: string): Promise<boolean> {
+    return this.#isInstalled({ name, kind: 'npm' }).catch(() => false)
   }
 
   /** Returns the folder of a locked set of npm packages; the first call installs them. */

@@ -47,7 +47,12 @@ export interface EngineChoice {
   hasPython: (environment: string) => Promise<boolean>
   /** Installs a locked environment. */
   pythonOf: (environment: string) => Promise<string>
+  hasPackages: (environment: string) => Promise<boolean>
+  /** Installs a locked set of npm packages. */
+  packagesOf: (environment: string) => Promise<string>
 }
+
+type Environments = Pick<RuntimeProfile, 'python_env' | 'npm_env'>
 
 /**
  * Returns the first profile that implements a model and isn't avoided; the last one always qualifies. If only the last
@@ -56,8 +61,11 @@ export interface EngineChoice {
 export async function chooseEngine(
   engines: readonly RuntimeProfile[],
   modelDir: string,
-  { isAvoided, onUnsuited, hasPython, pythonOf }: EngineChoice,
+  { isAvoided, onUnsuited, hasPython, pythonOf, hasPackages, packagesOf }: EngineChoice,
 ): Promise<RuntimeProfile> {
+  const isInstalled = async ({ python_env, npm_env }: Environments) =>
+    (python_env === null || (await hasPython(python_env))) &&
+    (npm_env === undefined || (await hasPackages(npm_env)))
   const own = engines.at(-1)
   if (!own) throw new Error('there is no profile to choose from')
   for (const profile of engines.slice(0, -1)) {
@@ -67,10 +75,10 @@ export async function chooseEngine(
       onUnsuited(profile.profile_id, problem)
       continue
     }
-    const { python_env } = profile
-    if (python_env === null || (await hasPython(python_env))) return profile
-    if (own.python_env !== null && !(await hasPython(own.python_env))) return profile
-    pythonOf(python_env).catch(() => {})
+    if ((await isInstalled(profile)) || !(await isInstalled(own))) return profile
+    const { python_env, npm_env } = profile
+    if (python_env !== null) pythonOf(python_env).catch(() => {})
+    if (npm_env !== undefined) packagesOf(npm_env).catch(() => {})
   }
   return own
 }

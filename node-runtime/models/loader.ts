@@ -39,6 +39,8 @@ export interface ModelLoaderOptions {
   pythonOf: (environment: string) => Promise<string>
   /** Returns whether a locked environment is installed. */
   hasPython: (environment: string) => Promise<boolean>
+  /** Returns whether a locked set of npm packages is installed. */
+  hasPackages: (environment: string) => Promise<boolean>
   /** Returns the folder of a locked set of npm packages; the first call installs them. */
   packagesOf: (environment: string) => Promise<string>
   /** The ids of the profiles that this machine can run. */

@@ -212,6 +212,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     modelSpec: (modelKey, options) => control.modelSpec(modelKey, options),
     pythonOf,
     hasPython: (environment) => environments.hasPython(environment),
+    hasPackages: (environment) => environments.hasPackages(environment),
     packagesOf: (environment) => environments.packages(environment),
     onLine: (modelKey, line) => lines.keep('models', line, modelKey),
     log,

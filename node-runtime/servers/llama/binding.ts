@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url'
  * it serves its first GGUF.
  */
 export interface Llama {
-  loadModel(options: { modelPath: string; gpuLayers?: number }): Promise<LlamaModel>
+  loadModel(options: { modelPath: string; gpuLayers?: number | 'max' }): Promise<LlamaModel>
   createGrammarForJsonSchema(schema: unknown): Promise<unknown>
   getGrammarFor(kind: 'json'): Promise<unknown>
   dispose(): Promise<void>
@@ -174,7 +174,7 @@ export interface LlamaChat {
 
 export interface Binding {
   getLlama(options: {
-    gpu: 'auto' | false
+    gpu: 'auto' | 'cuda' | false
     build: 'never'
     maxThreads: number
     progressLogs: false

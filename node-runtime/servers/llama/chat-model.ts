@@ -77,9 +77,9 @@ export class ChatModel {
 
   static async load(
     binding: Binding,
-    { folder, threads, ...wish }: { folder: string; threads: number } & ContextWish,
+    { folder, threads, gpu, ...wish }: { folder: string; threads: number; gpu: string } & ContextWish,
   ): Promise<ChatModel> {
-    const { llama, model } = await openGguf(binding, { folder, threads })
+    const { llama, model } = await openGguf(binding, { folder, threads, gpu })
     const plan = await planContext(model, wish)
     const { sequences, length, limit } = plan
     // The machine may have less memory than the node reserved. A length from the settings must not shrink.

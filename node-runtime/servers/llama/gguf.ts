@@ -6,10 +6,10 @@ import { checkGgufHeader, judgeLoadFailure, UnusableWeightsError } from './unusa
 /** The number of llama.cpp log lines that are kept to explain a failed load. */
 const MAX_WRITTEN = 100
 
-/** Loads the GGUF file in a folder; throws an `UnusableWeightsError` if its weights are at fault. */
+/** Loads the GGUF file in a folder, with all layers on the GPU if one is required; throws an `UnusableWeightsError` if its weights are at fault. */
 export async function openGguf(
   binding: Binding,
-  { folder, threads }: { folder: string; threads: number },
+  { folder, threads, gpu = '' }: { folder: string; threads: number; gpu?: string },
 ): Promise<{ llama: Llama; model: LlamaModel }> {
   const path = findGguf(folder)
   const written: string[] = []
@@ -25,11 +25,30 @@ export async function openGguf(
     logger,
   } as const
   await checkGgufHeader(path)
-  const llama = await binding.getLlama({ gpu: 'auto', ...settings })
-  const model = await llama.loadModel({ modelPath: path }).catch(async (err: unknown) => {
+  const llama = await (gpu === 'cuda'
+    ? withCuda(binding, settings)
+    : binding.getLlama({ gpu: 'auto', ...settings }))
+  const placed = gpu === 'cuda' ? ({ gpuLayers: 'max' } as const) : {}
+  const model = await llama.loadModel({ modelPath: path, ...placed }).catch(async (err: unknown) => {
     throw await judgeLoadFailure(err, written)
   })
+  if (gpu === 'cuda') process.stderr.write(`${model.gpuLayers} layers are on the GPU\n`)
   return { llama, model }
+}
+
+/** Opens llama.cpp's CUDA backend. Its binary loads only with a driver for CUDA 13. */
+function withCuda(
+  binding: Binding,
+  settings: Omit<Parameters<Binding['getLlama']>[0], 'gpu'>,
+): Promise<Llama> {
+  return binding.getLlama({ gpu: 'cuda', ...settings }).catch((cause: unknown) => {
+    throw new Error(
+      'llama.cpp cannot use CUDA here; it needs a driver for CUDA 13 and a GPU that it supports',
+      {
+        cause,
+      },
+    )
+  })
 }
 
 /** Finds the one GGUF file under a folder; for a split model, its first part. */

@@ -10,6 +10,8 @@ export interface ServerOptions {
   socket: string
   threads: number
   concurrency: number
+  /** The backend that must compute the model; empty if llama.cpp chooses. */
+  gpu: string
   /** The memory in MB for what grows with the context; undefined without a limit. */
   cacheMb: number | undefined
   /** The largest number of tokens in prompt and output together; undefined if the model decides. */
@@ -28,12 +30,13 @@ export function serverOptions(): ServerOptions {
       socket: { type: 'string', default: '' },
       threads: { type: 'string', default: '1' },
       concurrency: { type: 'string', default: '2' },
+      gpu: { type: 'string', default: '' },
       'cache-mb': { type: 'string', default: '' },
       'max-model-len': { type: 'string', default: '' },
       exchange: { type: 'string', default: '' },
     },
   })
-  const { packages, model, port, socket, threads, concurrency, exchange } = values
+  const { packages, model, port, socket, threads, concurrency, gpu, exchange } = values
   return {
     packages,
     folder: model,
@@ -41,6 +44,7 @@ export function serverOptions(): ServerOptions {
     socket,
     threads: Number(threads),
     concurrency: Number(concurrency),
+    gpu,
     cacheMb: numberOf(values['cache-mb']),
     maxLength: numberOf(values['max-model-len']),
     exchange,

@@ -11,6 +11,12 @@ import { ChatApi } from '../../support/servers/chat-api.ts'
 import { addModel, type TestNode } from '../../support/servers/nodes/node.ts'
 import { engineOf, LLAMA, OWN, VLLM, vllmFacts, VllmNodes } from '../../support/servers/nodes/vllm-nodes.ts'
 
+/** Returns an installer that records the environment and fails. */
+const begin = (installing: string[]) => async (environment: string) => {
+  installing.push(environment)
+  throw new Error('no network')
+}
+
 describe('the choice among engines', () => {
   const folder = temporaryFolder()
   before(() => writeFileSync(join(folder.path, 'config.json'), JSON.stringify(LLAMA)))
@@ -34,14 +40,37 @@ describe('the choice among engines', () => {
         isAvoided: () => false,
         onUnsuited: () => {},
         hasPython: async (environment) => installed.includes(environment),
-        pythonOf: async (environment) => {
-          installing.push(environment)
-          throw new Error('no network')
-        },
+        pythonOf: begin(installing),
+        hasPackages: async (environment) => installed.includes(environment),
+        packagesOf: begin(installing),
       })
 
       assert.equal(profile.profile_id, chosen)
       assert.deepEqual(installing, begun)
+    })
+  }
+
+  const CUDA = 'llm-llamacpp-cuda'
+  const GGUF_CASES: [what: string, installed: string[], chosen: string, begun: string[]][] = [
+    ['its libraries and packages are installed', ['cuda', 'llamacpp-cuda', 'llamacpp'], CUDA, []],
+    ['nothing is installed', [], CUDA, []],
+    ['its packages are missing', ['cuda', 'llamacpp'], 'llm-llamacpp', ['cuda', 'llamacpp-cuda']],
+    ['its libraries are missing', ['llamacpp-cuda', 'llamacpp'], 'llm-llamacpp', ['cuda', 'llamacpp-cuda']],
+  ]
+  for (const [what, installed, chosen, begun] of GGUF_CASES) {
+    it(`is ${chosen} for a GGUF on a GPU node when ${what}`, async () => {
+      const installing: string[] = []
+      const isThere = async (environment: string) => installed.includes(environment)
+      const profile = await chooseEngine([profileOf(CUDA), profileOf('llm-llamacpp')], folder.path, {
+        isAvoided: () => false,
+        onUnsuited: () => {},
+        hasPython: isThere,
+        pythonOf: begin(installing),
+        hasPackages: isThere,
+        packagesOf: begin(installing),
+      })
+
+      assert.deepEqual([profile.profile_id, installing], [chosen, begun])
     })
   }
 })
