@@ -23,7 +23,7 @@ export type { Endpoint } from '../../schemas/endpoint.ts'
 export type { InferenceTask as Task, ListedTask, QueueStats } from '../../schemas/inference-task.ts'
 export type { Lineage, Model, ModelUsage, ModelVersion, RegistryEntry } from '../../schemas/model.ts'
 export type { HyperparameterSchema } from '../../schemas/model-config.ts'
-export type { NodeDetail, NodeView } from '../../schemas/nodes/node-logs.ts'
+export type { NodeDetail, NodeView } from '../../schemas/nodes/node.ts'
 export type { Attention, OpenWork, Overview, Queues, WorkItem } from '../../schemas/operations.ts'
 export type { Scaling, SetScaling } from '../../schemas/scaling.ts'
 export type {

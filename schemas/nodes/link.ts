@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Nullable } from '../common.ts'
-import { type NodeLogEntry, type NodeLogSource } from './node-logs.ts'
+import type { NodeLogEntry, NodeLogSource } from './node-logs.ts'
 import { NodeInventory, NodeModel, NodeReport, NodeSharing } from './node.ts'
 
 /**
