@@ -19,6 +19,7 @@ const TIMEOUT_MS = 20 * 60_000
  * sets.
  */
 const SHORT: Readonly<Record<string, readonly string[]>> = {
+  batching: ['--rounds', '1', '--tokens', '8', '--chats', '2'],
   copies: ['--clients', '40', '--seconds', '10', '--idle', '5'],
   console: ['--minutes', '0.2', '--seconds', '5'],
   generation: ['--rounds', '1', '--steps', '2'],

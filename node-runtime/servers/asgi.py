@@ -76,6 +76,13 @@ async def send_json(send: Send, status: int, body: Any) -> None:
     await send({"type": "http.response.body", "body": payload})
 
 
+async def send_text(send: Send, text: str) -> None:
+    """Sends a plain text with status 200."""
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
 def serve(app: App, options: argparse.Namespace) -> None:
     """Listens, prints the ready line on standard output, and serves until SIGTERM or the loss of its GPU."""
     # The server finishes the requests in flight and then raises the signal again, which is a normal exit.

@@ -9,7 +9,6 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,15 +24,18 @@ from asgi import (
     read_body,
     refuse_weights,
     send_json,
+    send_text,
     serve,
     server_arguments,
     until_disconnected,
 )
 from exchange import BadPayload, Exchange
 from gpu_loss import end_if_gpu_is_lost, note_failure
-from llm.cache_files import read_prompt, write_prompt
+from llm.cache_files import StoredPrompt, write_prompt
+from llm.engine import Engine
+from llm.generation import Cancelled, Generation, Guided
 from llm.grammar import Grammars
-from llm.model import Cancelled, Generation, Guided, LanguageModel, find_model
+from llm.model import LanguageModel, find_model
 from llm.options import Sampling, Unusable
 from llm.reasoning import REASONING_TAGS, ReasoningParser
 from llm.request import SERVED_NAME, ChatRequest, ReadRequest
@@ -70,13 +72,13 @@ Task = TypeVar("Task", Chat, Reading)
 
 
 class ChatApp:
-    """Serves chat completions; `concurrency` generations run at once, and further requests wait."""
+    """Serves chat completions; the engine computes the requests in flight together."""
 
-    def __init__(self, model: LanguageModel, concurrency: int, exchange: Exchange) -> None:
+    def __init__(self, model: LanguageModel, engine: Engine, exchange: Exchange) -> None:
         self._model = model
+        self._engine = engine
         self._exchange = exchange
         self._grammars = Grammars(model)
-        self._workers = ThreadPoolExecutor(concurrency, thread_name_prefix="generate")
         self._in_flight = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -91,6 +93,8 @@ class ChatApp:
             await self._answer(receive, send, self._prepare_decoding, self._chat)
         elif route == ("GET", "/health"):
             await send_json(send, 200, {"status": "ok", "in_flight": self._in_flight})
+        elif route == ("GET", "/metrics"):
+            await send_text(send, _metrics(self._engine))
         elif route == ("GET", "/v1/models"):
             listed = {"id": SERVED_NAME, "object": "model", "created": 0, "owned_by": "hearth"}
             await send_json(send, 200, {"object": "list", "data": [listed]})
@@ -138,8 +142,8 @@ class ChatApp:
     def _prepare_decoding(self, body: Any) -> Chat:
         request = ChatRequest.read(body, with_messages=False)
         path = self._exchange.verified(body.get("file"), body.get("size_bytes"), body.get("sha256"))
-        read = read_prompt(path, self._model, body.get("space_fingerprint"))
-        return self._chat_of(request, Generation(read.tokens, request.sampling, read))
+        stored = StoredPrompt(path, self._model, body.get("space_fingerprint"))
+        return self._chat_of(request, Generation(stored.tokens, request.sampling, stored.load))
 
     def _chat_of(self, request: ChatRequest, generation: Generation) -> Chat:
         output = request.output
@@ -156,6 +160,7 @@ class ChatApp:
     def _prepare_reading(self, body: Any) -> Reading:
         request = ReadRequest.read(body)
         path = self._exchange.path_of(request.file)
+        self._model.check_hand_over()
         if request.messages is None:
             tokens = self._model.known(self._model.tokenizer(request.prompt)["input_ids"], "prompt")
         else:
@@ -165,15 +170,16 @@ class ChatApp:
         return Reading(generation, path, request.space_fingerprint)
 
     async def _prefill(self, reading: Reading, send: Send) -> None:
-        def work() -> dict[str, Any]:
-            return write_prompt(reading.path, self._model.read(reading.generation), reading.fingerprint)
-
+        loop = asyncio.get_running_loop()
         try:
-            written = await asyncio.get_running_loop().run_in_executor(self._workers, work)
+            prompt = await asyncio.wrap_future(self._engine.read(reading.generation))
+            try:
+                writing = loop.run_in_executor(None, write_prompt, reading.path, prompt, reading.fingerprint)
+                written = await writing
+            finally:
+                self._engine.release(prompt)
         except BadPayload as problem:
             return await send_json(send, 422, _payload_error(problem))
-        except Unusable as problem:
-            return await send_json(send, 400, _error(str(problem), field=problem.field))
         except (RuntimeError, ValueError) as error:
             return await send_json(send, 500, _error(_message_of(error), "server_error"))
         await send_json(send, 200, written)
@@ -223,7 +229,7 @@ class ChatApp:
         await send_json(send, 200, {**head, "choices": [choice], "usage": _usage(chat.generation)})
 
     async def _pieces(self, chat: Chat) -> AsyncIterator[Piece]:
-        """Yields the response while a separate thread generates it."""
+        """Yields the response while the engine generates it."""
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[list[Piece] | None] = asyncio.Queue()
         answer = chat.answer
@@ -231,25 +237,21 @@ class ChatApp:
         words = Detokenizer(self._model.tokenizer, self._model.hidden_tokens(shown))
 
         def on_token(token: int) -> bool:
+            """Runs on the engine's thread."""
             chat.written.append(token)
             pieces = answer.add(words.add(token))
             if pieces:
                 loop.call_soon_threadsafe(queue.put_nowait, pieces)
             return not answer.stopped
 
-        def work() -> None:
-            try:
-                self._model.generate(chat.generation, on_token, chat.guide)
-                pieces = [*answer.add(words.rest()), *answer.end()]
-                loop.call_soon_threadsafe(queue.put_nowait, pieces)
-            finally:
-                loop.call_soon_threadsafe(queue.put_nowait, None)
-
-        done = loop.run_in_executor(self._workers, work)
+        done = asyncio.wrap_future(self._engine.generate(chat.generation, on_token, chat.guide))
+        done.add_done_callback(lambda _: queue.put_nowait(None))
         while (pieces := await queue.get()) is not None:
             for piece in pieces:
                 yield piece
         await done
+        for piece in (*answer.add(words.rest()), *answer.end()):
+            yield piece
 
 
 class _Chunks:
@@ -298,6 +300,12 @@ def _payload_error(problem: BadPayload) -> dict[str, Any]:
     return _error(str(problem), "invalid_payload_error", code=problem.failure)
 
 
+def _metrics(engine: Engine) -> str:
+    """Returns the engine's counts in Prometheus' text format; nodes limit their requests by them."""
+    counts = {"hearth_llm_requests_running": engine.running, "hearth_llm_requests_waiting": engine.waiting}
+    return "".join(f"# TYPE {name} gauge\n{name} {count}\n" for name, count in counts.items())
+
+
 def _message_of(error: Exception) -> str:
     note_failure(error)
     return "the model failed on this request"
@@ -307,8 +315,10 @@ def main() -> None:
     """Loads the model, listens, and serves until SIGTERM."""
     parser = argparse.ArgumentParser(description="Serves one language model over an OpenAI-compatible HTTP API.")
     parser.add_argument("--model", type=Path, required=True, help="Hugging Face folder, or the parent of its `model`")
-    parser.add_argument("--threads", type=int, default=1, help="threads per generation")
-    parser.add_argument("--concurrency", type=int, default=4, help="concurrent generations")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a forward pass")
+    parser.add_argument("--concurrency", type=int, default=32, help="generations that a forward pass computes")
+    parser.add_argument("--cache-mb", type=int, default=256, help="memory for the caches of all generations")
+    parser.add_argument("--cache-per-weights-mb", type=float, default=0.25, help="MB added for each MB of weights")
     parser.add_argument("--exchange", help="folder for payloads; required for prefill and decode")
     server_arguments(parser)
     options = parser.parse_args()
@@ -322,7 +332,9 @@ def main() -> None:
             refuse_weights(reason_of(error))
         sys.exit(f"The model in {options.model} cannot be served: {error}")
     exchange = Exchange(Path(options.exchange) if options.exchange else None)
-    serve(ChatApp(model, options.concurrency, exchange), options)
+    cache_bytes = (options.cache_mb << 20) + int(options.cache_per_weights_mb * model.weights_bytes)
+    engine = Engine(model, options.concurrency, cache_bytes)
+    serve(ChatApp(model, engine, exchange), options)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from transformers import DynamicCache
 
 from exchange import BadPayload
 
-from .model import LanguageModel, ReadPrompt
+from .generation import ReadPrompt
+from .model import LanguageModel
 
 FINGERPRINT = "space_fingerprint"
 TOKENS, LOGITS = "tokens", "logits"
@@ -49,19 +50,40 @@ def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, An
     }
 
 
-def read_prompt(path: Path, model: LanguageModel, fingerprint: Any) -> ReadPrompt:
-    """Reads a file whose bytes have been verified. Checks every tensor before any of them reaches the model."""
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            if (file.metadata() or {}).get(FINGERPRINT) != fingerprint:
+class StoredPrompt:
+    """A prompt in a file whose bytes have been verified. Every tensor is checked before any of them reaches the
+    model; the cache is loaded once the server has memory for it.
+    """
+
+    def __init__(self, path: Path, model: LanguageModel, fingerprint: Any) -> None:
+        self._model = model
+        model.check_hand_over()
+        try:
+            # The file stays open, so that it can be loaded even if it has been deleted.
+            self._file: Any = safe_open(path, framework="pt", device="cpu").__enter__()
+            if (self._file.metadata() or {}).get(FINGERPRINT) != fingerprint:
                 raise BadPayload("space_mismatch", "the payload is for a different space than was agreed")
-            return _prompt_in(file, model)
-    except (SafetensorError, OSError) as error:
-        raise BadPayload("shape_mismatch", f"the payload is not a safetensors file: {error}") from error
+            self.tokens = _tokens_in(self._file, model)
+        except (SafetensorError, OSError) as error:
+            raise BadPayload("shape_mismatch", f"the payload is not a safetensors file: {error}") from error
+
+    def load(self) -> ReadPrompt:
+        """Loads the cache, and closes the file."""
+        cache = DynamicCache()
+        try:
+            for number in range(len(self._model.layout)):
+                keys, values = (
+                    self._file.get_tensor(f"{part}.{number}").to(self._model.device) for part in ("key", "value")
+                )
+                cache.update(keys, values, number)
+            logits = self._file.get_tensor(LOGITS).to(self._model.device, copy=True)
+        finally:
+            self._file.__exit__(None, None, None)
+        return ReadPrompt(self.tokens, cache, logits)
 
 
-def _prompt_in(file: Any, model: LanguageModel) -> ReadPrompt:
-    layout = model.cache_layout()
+def _tokens_in(file: Any, model: LanguageModel) -> list[int]:
+    layout = model.layout
     names = {f"{part}.{number}" for number in range(len(layout)) for part in ("key", "value")}
     if set(file.keys()) != names | {TOKENS, LOGITS}:
         raise BadPayload("shape_mismatch", f"the payload does not hold the {len(layout)} layers of this model")
@@ -73,11 +95,7 @@ def _prompt_in(file: Any, model: LanguageModel) -> ReadPrompt:
     tokens = file.get_tensor(TOKENS).tolist()
     if not all(0 <= token < model.vocabulary for token in tokens):
         raise BadPayload("shape_mismatch", "the payload has tokens that are not in the vocabulary of this model")
-    cache = DynamicCache()
-    for number in range(len(layout)):
-        keys, values = (file.get_tensor(f"{part}.{number}").to(model.device) for part in ("key", "value"))
-        cache.update(keys, values, number)
-    return ReadPrompt(tokens, cache, file.get_tensor(LOGITS).to(model.device, copy=True))
+    return tokens
 
 
 def _count_of(file: Any, model: LanguageModel) -> int:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .model import Guided, LanguageModel
+from .generation import Guided
+from .model import LanguageModel
 from .options import Unusable
 from .output import ANY_OBJECT, Output, Tool
 from .text import Answer

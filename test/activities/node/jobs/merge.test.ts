@@ -68,7 +68,7 @@ describe('merging on a node', function () {
       assert.equal(version.lifecycle_status, 'candidate')
       assert.equal(version.runtime_profile, 'llm-transformers')
       // The profile's base memory plus the weights.
-      assert.equal(version.memory_mb, 701)
+      assert.equal(version.memory_mb, 951)
       assert.equal(version.base_model_version_id, base.version_id)
       assert.deepEqual(version.example_input, { messages: [] })
       const sources = await db

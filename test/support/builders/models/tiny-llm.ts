@@ -16,6 +16,9 @@ export interface TinyLlm {
   seed?: number
   hidden?: number
   layers?: number
+  heads?: number
+  kvHeads?: number
+  intermediate?: number
   vocab?: number
   extraVocab?: number
   positions?: number
@@ -25,6 +28,8 @@ export interface TinyLlm {
   noTemplate?: boolean
   /** Its chat template opens a reasoning block. */
   thinks?: boolean
+  /** A token whose embedding is not a number, so that prompts with it fail. */
+  poisoned?: string
   /** Its only response, in distinct pieces; without it the weights are random. */
   says?: readonly string[]
 }

@@ -52,6 +52,11 @@ def make(options: argparse.Namespace) -> None:
     model = LlamaForCausalLM(config).to(getattr(torch, options.dtype))
     if options.says:
         _teach(model, tokenizer, options.says)
+    if options.poisoned:
+        with torch.no_grad():
+            token = tokenizer.convert_tokens_to_ids(options.poisoned)
+            model.model.embed_tokens.weight[token] = torch.nan
+            model.lm_head.weight[token] = 0
     model.save_pretrained(folder, max_shard_size=options.shard_size)
     tokenizer.save_pretrained(folder)
 
@@ -119,4 +124,5 @@ if __name__ == "__main__":
     parser.add_argument("--no-template", action="store_true")
     parser.add_argument("--thinks", action="store_true", help="its template opens a reasoning block")
     parser.add_argument("--says", type=json.loads, default=[], help="distinct pieces of its only answer")
+    parser.add_argument("--poisoned", help="a token whose embedding is not a number")
     make(parser.parse_args())

@@ -90,16 +90,16 @@ def serve_chats(folder):
 
     accelerator.is_on_gpu = lambda: False
     import llm_server
-    from llm.model import LanguageModel
+    from llm.engine import Engine
 
-    generate = LanguageModel.generate
+    compute = Engine._compute_chunk
 
-    def generate_or_fail(self, generation, on_token, guide=None):
+    def compute_or_fail(self, row):
         # The seed of a request selects its failure.
-        fail(dict(enumerate([*LOSSES, *FAILURES])).get(generation.sampling.seed))
-        return generate(self, generation, on_token, guide)
+        fail(dict(enumerate([*LOSSES, *FAILURES])).get(row.generation.sampling.seed))
+        return compute(self, row)
 
-    LanguageModel.generate = generate_or_fail
+    Engine._compute_chunk = compute_or_fail
     sys.argv[1:] = ["--model", folder, "--port", "0"]
     llm_server.main()
 

@@ -36,9 +36,16 @@ export class ModelServers implements AsyncDisposable {
   readonly #driver = new ProcessDriver({ stateDir: this.#folder.path, python: async () => realPython() })
   readonly #started: ModelServer[] = []
 
-  async start(profileId: string, modelDir: string): Promise<StartedServer> {
-    const profile = loadCatalog().profiles.find(({ profile_id }) => profile_id === profileId)
-    if (!profile) throw new Error(`there is no profile ${profileId}`)
+  /** @param flags Values that replace those of the profile's command, such as `{ '--threads': '2' }`. */
+  async start(
+    profileId: string,
+    modelDir: string,
+    flags: Readonly<Record<string, string>> = {},
+  ): Promise<StartedServer> {
+    const found = loadCatalog().profile(profileId)
+    if (!found) throw new Error(`there is no profile ${profileId}`)
+    const command = found.command.map((word, i, all) => flags[all[i - 1] ?? ''] ?? word)
+    const profile = { ...found, command }
     const cacheDir = readConfig().HEARTH_CACHE_DIR
     const spec = {
       name: `server-${this.#started.length}`,

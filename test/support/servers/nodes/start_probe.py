@@ -11,8 +11,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[4] / "node-runtime" / "servers"))
 
 from light_torch import without_compiler
+from llm.engine import Engine
+from llm.generation import Generation
 from llm.grammar import Grammars
-from llm.model import Generation, LanguageModel
+from llm.model import LanguageModel
 from llm.options import Sampling
 
 
@@ -27,7 +29,9 @@ def is_compiled(model: LanguageModel) -> bool:
 model = LanguageModel(Path(sys.argv[1]), 1)
 Grammars(model)
 said: list[int] = []
-model.generate(Generation([1, 2, 3], Sampling(max_tokens=2, temperature=0)), lambda token: said.append(token) is None)
+engine = Engine(model, 1, 1 << 20)
+generation = Generation([1, 2, 3], Sampling(max_tokens=2, temperature=0))
+engine.generate(generation, lambda token: said.append(token) is None).result()
 costly = ["torch._dynamo", "torch._inductor", "torch.distributed.tensor", "llguidance"]
 loaded = [name for name in costly if name in sys.modules]
 
