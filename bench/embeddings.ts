@@ -10,7 +10,6 @@ import { Pool } from 'undici'
 import { AdminClient } from '../cli/admin-client.ts'
 import { importModel } from '../cli/commands/models.ts'
 import { peakMb } from '../node-runtime/processes/process-usage.ts'
-import { llmPython } from '../test/support/builders/models/tiny-llm.ts'
 import {
   convertSpecialist,
   type TinySpecialist,
@@ -23,7 +22,6 @@ import { type SpecialistServer, startSpecialist, TORCH } from '../test/support/s
 import {
   copyForOlder,
   type EmbeddingsPeer,
-  installSentenceTransformers,
   startInfinity,
   startSentenceTransformers,
   startVllm,
@@ -172,8 +170,7 @@ async function inBulk(
   }
   const texts = join(folder, 'texts.json')
   writeFileSync(texts, JSON.stringify(sets))
-  const python = await installSentenceTransformers(join(folder, 'peer'), await llmPython())
-  await using peer = await startSentenceTransformers(python, { ...models, texts, device })
+  await using peer = await startSentenceTransformers(folder, { ...models, texts, device })
   await using reranker = await startOurs(models.reranker)
   const rows = [
     ['mixed', 'bulk embeddings, mixed lengths', 3.5, embedder, { text: sets.mixed }],

@@ -162,9 +162,9 @@ function preparations(machine: Machine, launcher: string, sections: readonly Sec
 
 function report(rows: readonly Row[], outcomes: readonly Outcome[], seconds: number): void {
   const table = markdownOf(rows)
-  const kind = gpu
+  const kind = scale.isReal
     ? ''
-    : ' This was a CPU run with tiny models, which shows only that the script works: its figures mean nothing.'
+    : ` This was a ${gpu ? 'GPU' : 'CPU'} run with tiny models, which shows only that the script works: its figures mean nothing.`
   log(
     `\n${where}, scale ${values.scale}, ${seconds.toFixed(0)} s.${kind} A ratio above 1 means that Hearth is faster.\n`,
   )

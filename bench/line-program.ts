@@ -22,6 +22,7 @@ export interface LineProgram extends AsyncDisposable {
 
 interface LineProgramOptions {
   threads?: number
+  env?: Record<string, string>
   /** Kills the program. */
   signal?: AbortSignal | undefined
 }
@@ -30,10 +31,10 @@ interface LineProgramOptions {
 export async function startLineProgram(
   python: string,
   args: readonly string[],
-  { threads = 1, signal }: LineProgramOptions = {},
+  { threads = 1, env = {}, signal }: LineProgramOptions = {},
 ): Promise<LineProgram> {
   const child = spawn(python, args, {
-    env: pythonProcessEnv({ OMP_NUM_THREADS: String(threads), HF_HUB_OFFLINE: '1' }),
+    env: pythonProcessEnv({ OMP_NUM_THREADS: String(threads), HF_HUB_OFFLINE: '1', ...env }),
     stdio: ['pipe', 'pipe', 'pipe'],
     killSignal: 'SIGKILL',
     signal,

@@ -111,24 +111,14 @@ async function startPeer(
   }
 }
 
-/** What sentence-transformers is timed on. */
-export interface SentenceTransformersOptions {
-  embedder: string
-  reranker?: string
-  /** The file with the texts of each kind. */
-  texts: string
-  device: string
-  signal?: AbortSignal | undefined
-}
-
 /** Starts sentence-transformers in a separate process; each input line names a kind of text to process. */
-export function startSentenceTransformers(
-  python: string,
-  { embedder, reranker, texts, device, signal }: SentenceTransformersOptions,
+export async function startSentenceTransformers(
+  folder: string,
+  { embedder, reranker, texts, device }: Record<'embedder' | 'reranker' | 'texts' | 'device', string>,
 ): Promise<LineProgram> {
+  const python = await installSentenceTransformers(join(folder, 'sentence-transformers'), await llmPython())
   const program = join(import.meta.dirname, 'peers.py')
-  const rerankers = reranker === undefined ? [] : [reranker]
-  return startLineProgram(python, [program, texts, device, embedder, ...rerankers], { signal })
+  return startLineProgram(python, [program, texts, device, embedder, reranker])
 }
 
 /** Installs sentence-transformers in `home`, on top of the environment `below`; returns the interpreter. */

@@ -6,6 +6,7 @@ and prints the wall-clock and CPU seconds.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 
@@ -15,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 def main(folder: str) -> None:
     """Processes input lines until standard input ends."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = os.environ.get("HEARTH_DEVICE", "cpu")
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, device_map={"": device}).eval()
     print("ready", flush=True)

@@ -1,13 +1,14 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { pythonProcessEnv } from '../../node-runtime/environments/python-env.ts'
-import { gpuMemoryMb } from '../../node-runtime/hardware/nvidia.ts'
+import { gpuMemoryMb, onlyGpus } from '../../node-runtime/hardware/nvidia.ts'
 import { LoadDeadline } from '../../node-runtime/models/load-deadline.ts'
 import { ModelServer } from '../../node-runtime/models/server.ts'
 import type { ProcessDriver } from '../../node-runtime/processes/process-driver.ts'
 import { peakMb } from '../../node-runtime/processes/process-usage.ts'
 import { treeOf } from '../../platform/processes/process-tree.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
+import { type LineProgram, startLineProgram } from '../line-program.ts'
 import type { Scale } from './scales.ts'
 import { MissingError } from './sections.ts'
 
@@ -63,9 +64,20 @@ export async function post(server: ModelServer, path: string, body: object) {
   return answer.body
 }
 
-/** Runs a Python program that uses only the libraries, and returns the JSON of its last line. */
-export async function runPlain<T>(python: string, args: readonly string[], signal: AbortSignal): Promise<T> {
-  const env = pythonProcessEnv({ HF_HUB_OFFLINE: '1' })
+/** Starts a program that uses only the libraries, on the GPU that Hearth's programs use. */
+export const startPlain = (
+  { gpus, python }: Machine,
+  args: readonly string[],
+  options: { python?: string; threads?: number; signal: AbortSignal },
+): Promise<LineProgram> =>
+  startLineProgram(options.python ?? python, args, { ...options, env: onlyGpus(gpus) })
+
+/** Runs such a program to its end, and returns the JSON of its last line. */
+export async function runPlain<T>(
+  { gpus }: Machine,
+  { python, args, signal }: { python: string; args: readonly string[]; signal: AbortSignal },
+): Promise<T> {
+  const env = pythonProcessEnv({ HF_HUB_OFFLINE: '1', ...onlyGpus(gpus) })
   const options = { env, signal, killSignal: 'SIGKILL', maxBuffer: MAX_OUTPUT_BYTES } as const
   const { stdout } = await runFile(python, args, options)
   return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as T

@@ -2,15 +2,15 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { saveOutput } from '../../node-runtime/models/output-stream.ts'
 import type { ModelServer } from '../../node-runtime/models/server.ts'
-import { startSentenceTransformers } from '../embeddings/peers.ts'
-import { type LineProgram, startLineProgram } from '../line-program.ts'
+import type { LineProgram } from '../line-program.ts'
 import { median } from '../platform.ts'
-import { type Machine, needModule, PeakMemory, post, startServer, timed } from './machine.ts'
+import { type Machine, needModule, PeakMemory, post, startPlain, startServer, timed } from './machine.ts'
 import { type ModelName, modelFolder } from './models.ts'
 import type { Section } from './sections.ts'
 import type { Figure, Row } from './table.ts'
 
 const ROUNDS = 3
+const EMBEDDINGS_PEER = join(import.meta.dirname, '..', 'embeddings', 'peers.py')
 const IMAGE_PEER = join(import.meta.dirname, '..', 'generation', 'peer.py')
 const WORDS = 'the quick brown fox jumps over a lazy dog what is capital of france you are'.split(' ')
 const MAX_WORDS = 120
@@ -66,9 +66,9 @@ function embeddingSections(
       const file = join(machine.dir, 'texts.json')
       writeFileSync(file, JSON.stringify({ texts }))
       const python = await sentenceTransformersPython()
-      const embedder = modelFolder(machine, 'embedder')
       const device = machine.gpus.length > 0 ? 'cuda' : 'cpu'
-      await using peer = await startSentenceTransformers(python, { embedder, texts: file, device, signal })
+      const args = [EMBEDDINGS_PEER, file, device, modelFolder(machine, 'embedder')]
+      await using peer = await startPlain(machine, args, { python, signal })
       const { value, memoryMb } = await medianOfPeer(machine, peer, 'texts')
       row.reference = { value: rateOf(value), memoryMb }
     },
@@ -118,7 +118,7 @@ function imageSections(machine: Machine): { row: Row; sections: Section[] } {
     async run(signal) {
       await needModule(machine.python, 'diffusers', 'diffusers')
       const args = [IMAGE_PEER, modelFolder(machine, 'image'), String(side), String(steps)]
-      await using peer = await startLineProgram(machine.python, args, { signal })
+      await using peer = await startPlain(machine, args, { signal })
       row.reference = await medianOfPeer(machine, peer, '1')
     },
   }

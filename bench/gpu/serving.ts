@@ -5,9 +5,8 @@ import { join } from 'node:path'
 import { Edges } from '../../node-runtime/edges/edges.ts'
 import type { ModelServer } from '../../node-runtime/models/server.ts'
 import { HAND_OVER_LIMIT_MB, handOver, SPACE } from '../handover/hand-over.ts'
-import { startLineProgram } from '../line-program.ts'
 import { chat, type ChatAnswer, chatsAtOnce, greetings, timeToFirstToken } from './chats.ts'
-import { type Machine, PeakMemory, post, startServer, timed } from './machine.ts'
+import { type Machine, PeakMemory, post, startPlain, startServer, timed } from './machine.ts'
 import { modelFolder } from './models.ts'
 import { MissingError, type Section } from './sections.ts'
 import type { Figure, Row, Side } from './table.ts'
@@ -169,7 +168,7 @@ async function withGenerate(machine: Machine, signal: AbortSignal, work: WithEng
   // Model servers use half of the cores, too.
   const threads = Math.max(1, Math.floor(availableParallelism() / 2))
   const args = [GENERATE, modelFolder(machine, 'llm')]
-  await using program = await startLineProgram(machine.python, args, { threads, signal })
+  await using program = await startPlain(machine, args, { threads, signal })
   using memory = PeakMemory.ofTree(machine, program.pid)
   const seconds = async (contents: readonly string[], tokens: number) =>
     (await program.seconds(JSON.stringify({ contents, tokens }))).clock

@@ -6,6 +6,7 @@ saved.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -23,6 +24,8 @@ from transformers import (
     TrainingArguments,
 )
 
+# A GPU that cannot be used is an error, not a reason to measure the CPU.
+ON_GPU = os.environ.get("HEARTH_DEVICE") == "cuda"
 OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit", "adamw_torch": "adamw_torch"}
 
 
@@ -38,7 +41,7 @@ class Clock(TrainerCallback):
 
 def now() -> float:
     """Returns the time at which all work on the GPU is done."""
-    if torch.cuda.is_available():
+    if ON_GPU:
         torch.cuda.synchronize()
     return time.monotonic()
 
@@ -56,7 +59,7 @@ def load(job: dict[str, Any]) -> Any:
     model = AutoModelForCausalLM.from_pretrained(
         job["base_dir"],
         dtype=torch.bfloat16,
-        device_map={"": "cuda" if torch.cuda.is_available() else "cpu"},
+        device_map={"": "cuda" if ON_GPU else "cpu"},
         quantization_config=quantized if is_quantized else None,
     )
     model.config.use_cache = False
@@ -87,7 +90,6 @@ def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text("utf8"))
     torch.set_num_threads(job["threads"])
     settings = job["hyperparameters"]
-    on_gpu = torch.cuda.is_available()
     clock = Clock()
     arguments = TrainingArguments(
         output_dir=job["output_dir"],
@@ -100,8 +102,8 @@ def main() -> None:
         lr_scheduler_type="cosine",
         max_grad_norm=settings["max_grad_norm"],
         optim=OPTIMIZERS[settings["optimizer"]],
-        bf16=on_gpu,
-        use_cpu=not on_gpu,
+        bf16=ON_GPU,
+        use_cpu=not ON_GPU,
         use_liger_kernel="--liger" in sys.argv,
         logging_strategy="no",
         save_strategy="no",
@@ -113,7 +115,7 @@ def main() -> None:
     steps = settings["max_steps"]
     per_step = settings["micro_batch_size"] * settings["gradient_accumulation_steps"] * settings["sequence_len"]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    if on_gpu:
+    if ON_GPU:
         peak = torch.cuda.max_memory_allocated() >> 20
     figures = {"tokens": steps * per_step, "tokens_per_second": (steps - 1) * per_step / took, "peak_mb": peak}
     print("\n" + json.dumps(figures))

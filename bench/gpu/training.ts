@@ -65,7 +65,7 @@ function pairOf(machine: Machine, method: Method): { row: Row; sections: Section
     section: method.name,
     what: `train: ${method.what}, ${microBatch} × ${length} tokens`,
     unit: 'tokens/s',
-    referenceName: method.isWithLiger ? 'Trainer and PEFT with Liger' : 'Trainer and PEFT',
+    referenceName: method.isWithLiger ? 'Trainer and PEFT, with Liger' : 'Trainer and PEFT',
     notes: [],
   }
   const { name } = method
@@ -73,7 +73,7 @@ function pairOf(machine: Machine, method: Method): { row: Row; sections: Section
   const ours: Section = {
     name,
     side: 'ours',
-    title: `${method.what} with Hearth's trainer`,
+    title: `${method.what}: Hearth's trainer`,
     limitS: 75,
     rows: [row],
     async run() {
@@ -86,7 +86,7 @@ function pairOf(machine: Machine, method: Method): { row: Row; sections: Section
   const reference: Section = {
     name,
     side: 'reference',
-    title: `${method.what} with ${row.referenceName}`,
+    title: `${method.what}: ${row.referenceName}`,
     limitS: 60,
     rows: [row],
     async run(signal) {
@@ -202,11 +202,11 @@ async function trainPlainly(
   writeFileSync(file, JSON.stringify(job))
   const program = join(import.meta.dirname, 'trainer.py')
   const args = [program, file, ...(method.isWithLiger ? ['--liger'] : [])]
-  const plain = await runPlain<{ tokens: number; tokens_per_second: number; peak_mb: number }>(
+  const plain = await runPlain<{ tokens: number; tokens_per_second: number; peak_mb: number }>(machine, {
     python,
     args,
     signal,
-  )
+  })
   return { tokens: plain.tokens, tokensPerSecond: plain.tokens_per_second, memoryMb: plain.peak_mb }
 }
 
