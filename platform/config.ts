@@ -265,7 +265,7 @@ export const SETTINGS = {
   HEARTH_NODE_PREPARE: setting(
     'list',
     'all',
-    'Node: environments to install in the background after joining: all, none, or names (llamacpp, tools, tabular, llm, vllm). All others are installed on first use.',
+    'Node: environments to install in the background after joining: all, none, or names (llamacpp, tools, tabular, llm, vllm, or the image of a runtime profile). All others are installed on first use.',
   ),
   HEARTH_CONTAINER_SOCKET: setting(
     'path',

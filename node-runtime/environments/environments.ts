@@ -6,6 +6,7 @@ import type { NodeEnvironment } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import { emit } from '../events.ts'
 import { withoutPaths } from '../models/without-paths.ts'
+import type { ContainerDriver } from '../processes/container-driver.ts'
 import { hasPackages, ensurePackages } from './npm-env.ts'
 import { ensurePythonEnv, hasPythonEnv } from './python-env.ts'
 
@@ -22,6 +23,7 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   vllm: { seconds: 600, diskMb: 16_000 },
 }
 const OTHERS = { seconds: 120, diskMb: 2_000 }
+const IMAGE = { seconds: 600, diskMb: 20_000 }
 /**
  * The estimated remaining time of an installation that takes longer than expected, relative to its time so far; at
  * least `MIN_ETA_S`.
@@ -29,11 +31,15 @@ const OTHERS = { seconds: 120, diskMb: 2_000 }
 const OVERRUN = 0.5
 const MIN_ETA_S = 2
 const MEASURED = 'install-times.json'
+const MAX_NAME = 100
 const MB = 1024 * 1024
 
 export interface EnvironmentsOptions {
   /** The profiles that this node offers. */
-  profiles: readonly Pick<RuntimeProfile, 'profile_id' | 'python_env' | 'npm_env'>[]
+  profiles: readonly (Pick<RuntimeProfile, 'profile_id' | 'python_env' | 'npm_env'> &
+    Partial<Pick<RuntimeProfile, 'image' | 'model_kind' | 'preference'>>)[]
+  /** The container engine that has the images of profiles; absent without one. */
+  images?: Pick<ContainerDriver, 'hasImage' | 'pull'> | undefined
   cacheDir: string
   /** The folder of the lock files of Python environments, if it isn't the runtime's own. */
   locksDir?: string | undefined
@@ -42,8 +48,12 @@ export interface EnvironmentsOptions {
 
 interface Environment {
   readonly name: string
-  readonly kind: 'python' | 'npm'
+  readonly kind: 'python' | 'npm' | 'image'
   readonly profiles: string[]
+  /** True if this machine can run a better profile for the same models, so that it is installed only on demand. */
+  isSpare: boolean
+  /** The share of it that has been downloaded, if that is known. */
+  share: number | undefined
   state: NodeEnvironment['state']
   startedAt: number
   error: string | undefined
@@ -62,9 +72,19 @@ export class Environments {
 
   constructor(options: EnvironmentsOptions) {
     this.#options = options
-    for (const { profile_id, python_env, npm_env } of options.profiles) {
+    for (const profile of options.profiles) {
+      const { profile_id, python_env, npm_env, image } = profile
       if (python_env !== null) this.#environment(python_env, 'python').profiles.push(profile_id)
       if (npm_env !== undefined) this.#environment(npm_env, 'npm').profiles.push(profile_id)
+      if (image === undefined) continue
+      const environment = this.#environment(image, 'image')
+      environment.profiles.push(profile_id)
+      environment.isSpare = options.profiles.some(
+        ({ model_kind, preference = 0 }) =>
+          model_kind !== undefined &&
+          model_kind === profile.model_kind &&
+          preference > (profile.preference ?? 0),
+      )
     }
   }
 
@@ -101,10 +121,30 @@ export class Environments {
     return this.#installing(this.#environment(name, 'npm'), install)
   }
 
+  /** Returns whether the image of a profile is on this machine. */
+  hasImage(image: string): Promise<boolean> {
+    return this.#isInstalled({ name: image, kind: 'image' }).catch(() => false)
+  }
+
+  /** Waits until the image of a profile is on this machine; the first call pulls it. */
+  async image(name: string): Promise<void> {
+    const environment = this.#environment(name, 'image')
+    await this.#installing(environment, () => this.#pull(environment))
+  }
+
+  async #pull(environment: Environment): Promise<void> {
+    const { images } = this.#options
+    if (!images) throw new Error('no container engine is available on this node')
+    await images.pull(environment.name, (share) => (environment.share = share))
+  }
+
   /** Installs the wanted environments one at a time, cheapest first, at low priority. */
   async prepare(wanted: readonly string[], signal: AbortSignal): Promise<void> {
     const chosen = [...this.#known.values()]
-      .filter(({ name, state }) => state === 'absent' && (wanted.includes('all') || wanted.includes(name)))
+      .filter(
+        ({ name, state, isSpare }) =>
+          state === 'absent' && (wanted.includes(name) || (wanted.includes('all') && !isSpare)),
+      )
       .toSorted((a, b) => costOf(a.name).seconds - costOf(b.name).seconds)
     for (const environment of chosen) {
       if (signal.aborted) return
@@ -121,15 +161,19 @@ export class Environments {
 
   report(): NodeEnvironment[] {
     return [...this.#known.values()].map((environment) => {
-      const { name, profiles, state, startedAt, error } = environment
+      const { name, profiles, state, startedAt, share = 0, error } = environment
       const expected = this.#expectedS(environment)
       const spent = state === 'installing' ? (performance.now() - startedAt) / 1_000 : 0
-      const left = Math.max(MIN_ETA_S, spent < expected ? expected - spent : spent * OVERRUN)
+      const expectedLeft = spent < expected ? expected - spent : spent * OVERRUN
+      const left = Math.max(MIN_ETA_S, share > 0 ? (spent * (1 - share)) / share : expectedLeft)
       return {
-        name,
+        // An image that is named by digest may exceed the limit of reports.
+        name: name.slice(0, MAX_NAME),
         profiles,
         state,
-        ...(state === 'installing' && { progress: Math.round((spent / (spent + left)) * 100) / 100 }),
+        ...(state === 'installing' && {
+          progress: Math.round(100 * (share || spent / (spent + left))) / 100,
+        }),
         ...(state !== 'ready' && { eta_s: Math.ceil(left) }),
         ...(error !== undefined && { error }),
       }
@@ -143,6 +187,8 @@ export class Environments {
       name,
       kind,
       profiles: [],
+      isSpare: false,
+      share: undefined,
       state: 'absent',
       startedAt: 0,
       error: undefined,
@@ -155,12 +201,13 @@ export class Environments {
     const { cacheDir, locksDir, log } = this.#options
     const { name, kind } = environment
     const tell = environmentLog(log)
-    const install = () =>
-      kind === 'python'
-        ? ensurePythonEnv(name, { cacheDir, locksDir, log: tell, isBackground: true, signal })
-        : ensurePackages(name, { cacheDir, log: tell })
+    const installers = {
+      python: () => ensurePythonEnv(name, { cacheDir, locksDir, log: tell, isBackground: true, signal }),
+      npm: () => ensurePackages(name, { cacheDir, log: tell }),
+      image: () => this.#pull(environment),
+    }
     // A later caller retries and gets the error.
-    await this.#installing<unknown>(environment, install).catch(() => {})
+    await this.#installing<unknown>(environment, installers[kind]).catch(() => {})
   }
 
   async #installing<T>(environment: Environment, install: () => Promise<T>): Promise<T> {
@@ -168,7 +215,12 @@ export class Environments {
     const isFirst =
       environment.state !== 'installing' && !(await this.#isInstalled(environment).catch(() => false))
     if (isFirst)
-      Object.assign(environment, { state: 'installing', startedAt: performance.now(), error: undefined })
+      Object.assign(environment, {
+        state: 'installing',
+        startedAt: performance.now(),
+        share: undefined,
+        error: undefined,
+      })
     try {
       const made = await install()
       if (isFirst) this.#note(environment, (performance.now() - environment.startedAt) / 1_000)
@@ -183,12 +235,15 @@ export class Environments {
   }
 
   #isInstalled({ name, kind }: Pick<Environment, 'name' | 'kind'>): Promise<boolean> {
-    const { cacheDir, locksDir } = this.#options
+    const { cacheDir, locksDir, images } = this.#options
     const options = { cacheDir, log: () => {} }
+    if (kind === 'image') return images?.hasImage(name) ?? Promise.resolve(false)
     return kind === 'python' ? hasPythonEnv(name, { ...options, locksDir }) : hasPackages(name, options)
   }
 
-  async #lackOfDisk({ name }: Environment): Promise<string | undefined> {
+  async #lackOfDisk({ name, kind }: Environment): Promise<string | undefined> {
+    // Images are on the engine's own disk.
+    if (kind === 'image') return undefined
     const { cacheDir } = this.#options
     mkdirSync(cacheDir, { recursive: true })
     const { bavail, bsize } = await statfs(cacheDir)
@@ -225,4 +280,4 @@ export class Environments {
   }
 }
 
-const costOf = (name: string) => USUAL[name] ?? OTHERS
+const costOf = (name: string) => USUAL[name] ?? (name.includes('/') ? IMAGE : OTHERS)

@@ -39,48 +39,79 @@ export function enginesOf(
 
 const preferenceOf = ({ preference = 0 }: RuntimeProfile): number => preference
 
-export interface EngineChoice {
+/** The environments, packages and images that profiles need. */
+export interface ProfileNeeds {
+  /** Returns whether a locked environment is installed. */
+  hasPython: (environment: string) => Promise<boolean>
+  /** Returns the interpreter of a locked environment; the first call installs the environment. */
+  pythonOf: (environment: string) => Promise<string>
+  /** Returns whether a locked set of npm packages is installed. */
+  hasPackages: (environment: string) => Promise<boolean>
+  /** Returns the folder of a locked set of npm packages; the first call installs them. */
+  packagesOf: (environment: string) => Promise<string>
+  /** Returns whether a container image is on this machine. */
+  hasImage: (image: string) => Promise<boolean>
+  /** Waits until a container image is on this machine; the first call pulls it. */
+  imageOf: (image: string) => Promise<void>
+}
+
+export interface EngineChoice extends ProfileNeeds {
   /** Returns whether a profile other than the version's own must not be used. */
   isAvoided: (profileId: string) => boolean
   /** Called with a profile that the settings of the model rule out, and the reason. */
   onUnsuited: (profileId: string, reason: string) => void
-  hasPython: (environment: string) => Promise<boolean>
-  /** Installs a locked environment. */
-  pythonOf: (environment: string) => Promise<string>
-  hasPackages: (environment: string) => Promise<boolean>
-  /** Installs a locked set of npm packages. */
-  packagesOf: (environment: string) => Promise<string>
 }
 
-type Environments = Pick<RuntimeProfile, 'python_env' | 'npm_env'>
-
 /**
- * Returns the first profile that implements a model and isn't avoided; the last one always qualifies. If only the last
- * one's environment is installed, it serves for now, and the better one is installed for a later load.
+ * Returns the first profile that implements a model and isn't avoided; the last one always qualifies. If its environment
+ * or image is missing, the first one that is ready serves for now, and the better one is installed for a later load.
  */
 export async function chooseEngine(
   engines: readonly RuntimeProfile[],
   modelDir: string,
-  { isAvoided, onUnsuited, hasPython, pythonOf, hasPackages, packagesOf }: EngineChoice,
+  choice: EngineChoice,
 ): Promise<RuntimeProfile> {
-  const isInstalled = async ({ python_env, npm_env }: Environments) =>
-    (python_env === null || (await hasPython(python_env))) &&
-    (npm_env === undefined || (await hasPackages(npm_env)))
-  const own = engines.at(-1)
-  if (!own) throw new Error('there is no profile to choose from')
-  for (const profile of engines.slice(0, -1)) {
-    if (isAvoided(profile.profile_id) || !(await implementsModel(profile, modelDir))) continue
-    const problem = await divisionProblem(profile, modelDir)
-    if (problem !== undefined) {
-      onUnsuited(profile.profile_id, problem)
-      continue
-    }
-    if ((await isInstalled(profile)) || !(await isInstalled(own))) return profile
-    const { python_env, npm_env } = profile
-    if (python_env !== null) pythonOf(python_env).catch(() => {})
-    if (npm_env !== undefined) packagesOf(npm_env).catch(() => {})
+  const suited: RuntimeProfile[] = []
+  for (const profile of engines.slice(0, -1)) if (await suits(profile, modelDir, choice)) suited.push(profile)
+  suited.push(...engines.slice(-1))
+  const [best] = suited
+  if (!best) throw new Error('there is no profile to choose from')
+  for (const profile of suited) {
+    if (!(await isReady(profile, choice))) continue
+    if (profile !== best) install(best, choice)
+    return profile
   }
-  return own
+  return best
+}
+
+async function suits(
+  profile: RuntimeProfile,
+  modelDir: string,
+  { isAvoided, onUnsuited }: EngineChoice,
+): Promise<boolean> {
+  if (isAvoided(profile.profile_id) || !(await implementsModel(profile, modelDir))) return false
+  const problem = await divisionProblem(profile, modelDir)
+  if (problem !== undefined) onUnsuited(profile.profile_id, problem)
+  return problem === undefined
+}
+
+/** Returns whether everything that a profile needs is on this machine. */
+const isReady = async (
+  { python_env, npm_env, image }: RuntimeProfile,
+  { hasPython, hasPackages, hasImage }: ProfileNeeds,
+): Promise<boolean> =>
+  (python_env === null || (await hasPython(python_env))) &&
+  (npm_env === undefined || (await hasPackages(npm_env))) &&
+  (image === undefined || (await hasImage(image)))
+
+/** Installs what a profile needs in the background. The next load that needs it gets the error. */
+function install(
+  { python_env, npm_env, image }: RuntimeProfile,
+  { pythonOf, packagesOf, imageOf }: ProfileNeeds,
+): void {
+  if (python_env !== null) pythonOf(python_env).catch(() => {})
+  if (npm_env !== undefined) packagesOf(npm_env).catch(() => {})
+  if (image !== undefined) imageOf(image).catch(() => {})
 }
 
 /**

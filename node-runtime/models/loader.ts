@@ -12,7 +12,7 @@ import { adapterKey } from '../weights/keys.ts'
 import { withServing } from '../weights/stored-serving.ts'
 import { contextShapeIn } from './context-shape.ts'
 import { type Comparison, type Convert, needsNoConversion, recipeOf, runConversion } from './conversion.ts'
-import { chooseEngine, enginesOf } from './engines.ts'
+import { chooseEngine, enginesOf, type ProfileNeeds } from './engines.ts'
 import type { Drivers } from './launch.ts'
 import { LoadDeadline } from './load-deadline.ts'
 import { adaptersDirOf, compileDirOf } from './server-folders.ts'
@@ -24,7 +24,7 @@ export interface SpecOptions {
   adapters?: boolean
 }
 
-export interface ModelLoaderOptions {
+export interface ModelLoaderOptions extends ProfileNeeds {
   catalog: Catalog
   log: Logger
   /** Receives reports of whether servers on GPUs could use them. */
@@ -35,14 +35,6 @@ export interface ModelLoaderOptions {
   drivers: Drivers
   /** Requests the specification of a model from a gateway. */
   modelSpec: (modelKey: string, options: SpecOptions) => Promise<NodeModelSpec>
-  /** Returns the interpreter of a locked environment; the first call installs the environment. */
-  pythonOf: (environment: string) => Promise<string>
-  /** Returns whether a locked environment is installed. */
-  hasPython: (environment: string) => Promise<boolean>
-  /** Returns whether a locked set of npm packages is installed. */
-  hasPackages: (environment: string) => Promise<boolean>
-  /** Returns the folder of a locked set of npm packages; the first call installs them. */
-  packagesOf: (environment: string) => Promise<string>
   /** The ids of the profiles that this machine can run. */
   runnable: readonly string[]
   /** Returns whether the memory of this node can hold a model with a profile. */
@@ -254,12 +246,18 @@ export class ModelLoader {
     return adapter ? { adapter, base_key } : { now }
   }
 
-  #environmentOf({ python_env, npm_env }: RuntimeProfile): Promise<[string | undefined, string | undefined]> {
-    const { pythonOf, packagesOf } = this.#options
-    return Promise.all([
+  async #environmentOf({
+    python_env,
+    npm_env,
+    image,
+  }: RuntimeProfile): Promise<[string | undefined, string | undefined]> {
+    const { pythonOf, packagesOf, imageOf } = this.#options
+    const [python, packages] = await Promise.all([
       python_env === null ? undefined : pythonOf(python_env),
       npm_env === undefined ? undefined : packagesOf(npm_env),
+      image === undefined ? undefined : imageOf(image),
     ])
+    return [python, packages]
   }
 
   /** Runs the conversion of a model, once per set of files, and returns its folder. Aborts a stalled conversion. */

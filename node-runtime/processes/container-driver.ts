@@ -7,14 +7,10 @@ import Docker from 'dockerode'
 import { containerOptions, type ContainerSpec, fixedImage } from './container-options.ts'
 import { ManagedContainer } from './managed-container.ts'
 import { OnceContainer } from './once-container.ts'
+import { type PullEvent, PullProgress } from './pull-progress.ts'
 
 const PROBE_TIMEOUT_MS = 3_000
 const OWNER_LABEL = 'hearth.owner'
-
-interface ProgressLine {
-  status?: string
-  error?: string
-}
 
 /**
  * Runs containers through the engine's API. They carry this node's label, so that its next run can find and remove
@@ -25,6 +21,8 @@ export class ContainerDriver {
   readonly #owner: string
   readonly #running = new Set<ManagedContainer>()
   readonly #once = new Set<OnceContainer>()
+  /** By image, the pulls in progress. */
+  readonly #pulling = new Map<string, Promise<void>>()
 
   private constructor(docker: Docker, stateDir: string) {
     this.#docker = docker
@@ -51,7 +49,7 @@ export class ContainerDriver {
 
   async start(spec: ContainerSpec): Promise<ManagedContainer> {
     const image = fixedImage(spec.image)
-    await this.#ensureImage(image)
+    await this.pull(image)
     const socketDir = await mkdtemp(join(tmpdir(), 'hearth-'))
     const removeFiles = () => rm(socketDir, { recursive: true, force: true })
     try {
@@ -89,6 +87,28 @@ export class ContainerDriver {
     return Object.keys(Runtimes ?? {})
   }
 
+  /** Returns whether the engine has an image. */
+  hasImage(image: string): Promise<boolean> {
+    return this.#docker
+      .getImage(image)
+      .inspect()
+      .then(
+        () => true,
+        (err: unknown) => {
+          if (statusOf(err) === 404) return false
+          throw err
+        },
+      )
+  }
+
+  /** Pulls an image unless the engine has it. Concurrent callers share one pull, and the first one's `onProgress`. */
+  pull(image: string, onProgress: (share: number) => void = () => {}): Promise<void> {
+    const pulling =
+      this.#pulling.get(image) ?? this.#pull(image, onProgress).finally(() => this.#pulling.delete(image))
+    this.#pulling.set(image, pulling)
+    return pulling
+  }
+
   /** Returns the id of an image with the files of an archive. Builds it unless the engine has it. */
   async builtImage(name: string, archive: string): Promise<string> {
     const idOf = () =>
@@ -115,7 +135,7 @@ export class ContainerDriver {
   /** Starts a container for one run and reads its output from the start. */
   async startOnce(options: Docker.ContainerCreateOptions, limitMb: number): Promise<OnceContainer> {
     const image = options.Image ?? ''
-    if (!image.startsWith('sha256:')) await this.#ensureImage(fixedImage(image))
+    if (!image.startsWith('sha256:')) await this.pull(fixedImage(image))
     try {
       const container = await this.#docker.createContainer({
         ...options,
@@ -160,21 +180,11 @@ export class ContainerDriver {
     ])
   }
 
-  async #ensureImage(image: string): Promise<void> {
-    const isHere = await this.#docker
-      .getImage(image)
-      .inspect()
-      .then(
-        () => true,
-        (err: unknown) => {
-          if (statusOf(err) === 404) return false
-          throw err
-        },
-      )
-    if (isHere) return
+  async #pull(image: string, onProgress: (share: number) => void): Promise<void> {
+    if (await this.hasImage(image)) return
+    const progress = new PullProgress()
     try {
-      const progress = await this.#docker.pull(image)
-      await this.#followed(progress)
+      await this.#followed(await this.#docker.pull(image), (event) => onProgress(progress.note(event)))
     } catch (err) {
       throw new Error(`the image ${image} is not on this machine and cannot be pulled: ${reasonOf(err)}`, {
         cause: err,
@@ -182,13 +192,20 @@ export class ContainerDriver {
     }
   }
 
-  #followed(progress: NodeJS.ReadableStream): Promise<ProgressLine[]> {
+  #followed(
+    progress: NodeJS.ReadableStream,
+    onEvent: (event: PullEvent) => void = () => {},
+  ): Promise<PullEvent[]> {
     return new Promise((done, fail) =>
-      this.#docker.modem.followProgress(progress, (err, steps: ProgressLine[] | undefined) => {
-        const refusal = steps?.find(({ error }) => error !== undefined)?.error
-        if (err ?? refusal) fail(err ?? new Error(refusal))
-        else done(steps ?? [])
-      }),
+      this.#docker.modem.followProgress(
+        progress,
+        (err, steps: PullEvent[] | undefined) => {
+          const refusal = steps?.find(({ error }) => error !== undefined)?.error
+          if (err ?? refusal) fail(err ?? new Error(refusal))
+          else done(steps ?? [])
+        },
+        onEvent,
+      ),
     )
   }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CHAT_PATH } from '../../../domain/chat/chat.ts'
-import { chooseEngine } from '../../../node-runtime/models/engines.ts'
+import { chooseEngine, type ProfileNeeds } from '../../../node-runtime/models/engines.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
@@ -11,10 +11,23 @@ import { ChatApi } from '../../support/servers/chat-api.ts'
 import { addModel, type TestNode } from '../../support/servers/nodes/node.ts'
 import { engineOf, LLAMA, OWN, VLLM, vllmFacts, VllmNodes } from '../../support/servers/nodes/vllm-nodes.ts'
 
-/** Returns an installer that records the environment and fails. */
-const begin = (installing: string[]) => async (environment: string) => {
-  installing.push(environment)
-  throw new Error('no network')
+const OWN_LLM = 'llm-transformers'
+
+/** Returns the environments and images of a machine without a network, which records what it is asked to install. */
+function machineWith(installed: string[], installing: string[]): ProfileNeeds {
+  const has = async (name: string) => installed.includes(name)
+  const begin = async (name: string) => {
+    installing.push(name)
+    throw new Error('no network')
+  }
+  return {
+    hasPython: has,
+    pythonOf: begin,
+    hasPackages: has,
+    packagesOf: begin,
+    hasImage: () => has('image'),
+    imageOf: () => begin('image'),
+  }
 }
 
 describe('the choice among engines', () => {
@@ -27,22 +40,25 @@ describe('the choice among engines', () => {
     return profile
   }
 
-  const CASES: [what: string, installed: string[], chosen: string, begun: string[]][] = [
-    ['both environments are installed', ['vllm', 'llm'], VLLM, []],
-    ['neither is installed', [], VLLM, []],
-    ["only the own server's is installed, and vLLM's is begun", ['llm'], 'llm-transformers', ['vllm']],
+  const PROCESS = 'llm-vllm-process'
+  const CONTAINER = 'llm-vllm'
+  const CASES: [what: string, engines: string[], installed: string[], chosen: string, begun: string[]][] = [
+    ['both environments are installed', [PROCESS], ['vllm', 'llm'], PROCESS, []],
+    ['neither is installed', [PROCESS], [], PROCESS, []],
+    ["only the own server's is installed, and vLLM's is begun", [PROCESS], ['llm'], OWN_LLM, ['vllm']],
+    ['its image is here', [CONTAINER], ['image', 'llm'], CONTAINER, []],
+    ['its image is missing, whose pull is begun', [CONTAINER], ['llm'], OWN_LLM, ['image']],
+    ['only its image is here', [PROCESS, CONTAINER], ['image'], CONTAINER, ['vllm']],
+    ['nothing better is here, and only the best is begun', [PROCESS, CONTAINER], ['llm'], OWN_LLM, ['vllm']],
   ]
-  for (const [what, installed, chosen, begun] of CASES) {
+  for (const [what, better, installed, chosen, begun] of CASES) {
     it(`is ${chosen} when ${what}`, async () => {
-      const engines = [profileOf(VLLM), profileOf('llm-transformers')]
+      const engines = [...better, OWN_LLM].map(profileOf)
       const installing: string[] = []
       const profile = await chooseEngine(engines, folder.path, {
         isAvoided: () => false,
         onUnsuited: () => {},
-        hasPython: async (environment) => installed.includes(environment),
-        pythonOf: begin(installing),
-        hasPackages: async (environment) => installed.includes(environment),
-        packagesOf: begin(installing),
+        ...machineWith(installed, installing),
       })
 
       assert.equal(profile.profile_id, chosen)
@@ -60,14 +76,10 @@ describe('the choice among engines', () => {
   for (const [what, installed, chosen, begun] of GGUF_CASES) {
     it(`is ${chosen} for a GGUF on a GPU node when ${what}`, async () => {
       const installing: string[] = []
-      const isThere = async (environment: string) => installed.includes(environment)
       const profile = await chooseEngine([profileOf(CUDA), profileOf('llm-llamacpp')], folder.path, {
         isAvoided: () => false,
         onUnsuited: () => {},
-        hasPython: isThere,
-        pythonOf: begin(installing),
-        hasPackages: isThere,
-        packagesOf: begin(installing),
+        ...machineWith(installed, installing),
       })
 
       assert.deepEqual([profile.profile_id, installing], [chosen, begun])
