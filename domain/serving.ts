@@ -5,7 +5,7 @@ import { freeMemoryOn, gpuCount, gpusPerModel, type NodeGpus } from './placement
 type Rule = NonNullable<RuntimeProfile['engine_args']>[string]
 type Profile = Pick<
   RuntimeProfile,
-  'profile_id' | 'model_kind' | 'command' | 'vram_share' | 'serving_options' | 'engine_args'
+  'profile_id' | 'model_kind' | 'framework' | 'command' | 'vram_share' | 'serving_options' | 'engine_args'
 >
 
 /** Returns the field of a serving that no engine of the version's kind accepts, and why; undefined if all are accepted. */
@@ -16,6 +16,10 @@ export function servingProblem(
 ): { field: string; message: string } | undefined {
   const able = enginesFor(runtime_profile, profiles)
   if (able.length === 0) return { field: 'serving', message: 'only language models have these settings' }
+  const { engine = 'auto' } = serving
+  const kind = able[0]?.model_kind
+  if (engine !== 'auto' && !profiles.some((one) => one.model_kind === kind && one.framework === engine))
+    return { field: 'serving.engine', message: `${engine} does not serve this kind of model` }
   const conflict = conflictIn(serving, able)
   if (conflict) return conflict
   const { engine_args = {} } = serving

@@ -34,3 +34,13 @@ export function readContextShape({ architecture, numbers, lists }: GgufNumbers):
 /** Returns the memory in MB for contexts of this many tokens each. */
 export const contextMb = ({ bytesPerToken }: ContextShape, tokens: number, contexts = 1): number =>
   Math.ceil((tokens * contexts * (bytesPerToken + MASK_BYTES_PER_TOKEN)) / MB)
+
+/** llama.cpp servers offer at least this many tokens, which the reservation for the weights covers. */
+const MIN_TOKENS = 4_096
+
+/** Returns how many tokens of all contexts together fit into this memory, at most as many as `contexts` full ones have. */
+export const tokensIn = ({ length, bytesPerToken }: ContextShape, mb: number, contexts: number): number =>
+  Math.max(
+    Math.min(length, MIN_TOKENS),
+    Math.min(length * contexts, Math.floor((mb * MB) / (bytesPerToken + MASK_BYTES_PER_TOKEN))),
+  )

@@ -23,7 +23,7 @@ export interface InventoryOptions {
   /** The runtime profiles of the catalog; the inventory leaves out those that this machine cannot run. */
   profiles: readonly Pick<
     RuntimeProfile,
-    'profile_id' | 'requires_gpu' | 'requires_compiler' | 'driver' | 'tensor_parallel'
+    'profile_id' | 'requires_gpu' | 'requires_compiler' | 'requires_program' | 'driver' | 'tensor_parallel'
   >[]
   /** Runnable profiles that have no file in the catalog. */
   ableToRun?: readonly string[]
@@ -44,18 +44,27 @@ export interface InventoryOptions {
 
 /** Returns the hardware or software that a profile needs and this machine lacks; undefined if the profile can run. */
 export function profileLack(
-  { requires_gpu, requires_compiler, driver, tensor_parallel = 1 }: InventoryOptions['profiles'][number],
+  {
+    requires_gpu,
+    requires_compiler,
+    requires_program,
+    driver,
+    tensor_parallel = 1,
+  }: InventoryOptions['profiles'][number],
   { gpus, hasContainers, hasCompiler }: { gpus: number; hasContainers: boolean; hasCompiler: boolean },
 ): string | undefined {
   if (requires_gpu && gpus < tensor_parallel)
     return tensor_parallel === 1 ? 'an NVIDIA GPU' : `${tensor_parallel} NVIDIA GPUs`
   if (requires_compiler && !hasCompiler) return 'a C compiler'
+  if (requires_program !== undefined && !isOnPath(requires_program)) return requires_program
   return driver === 'container' && !hasContainers ? 'a container engine' : undefined
 }
 
 /** Returns whether PATH has a C compiler under one of the names that kernels are compiled with. */
-export const hasCompiler = (path = process.env['PATH'] ?? ''): boolean =>
-  path.split(delimiter).some((folder) => COMPILERS.some((name) => existsSync(join(folder, name))))
+export const hasCompiler = (path?: string): boolean => COMPILERS.some((name) => isOnPath(name, path))
+
+const isOnPath = (program: string, path = process.env['PATH'] ?? ''): boolean =>
+  path.split(delimiter).some((folder) => existsSync(join(folder, program)))
 
 /** Detects the hardware of this machine, once per start. */
 export async function takeInventory(options: InventoryOptions): Promise<NodeInventory> {

@@ -32,7 +32,10 @@ export function enginesOf(
     .map((profile) => profileFor(profile, spec.serving))
     .toSorted((a, b) => preferenceOf(b) - preferenceOf(a))
   const own = profileFor(found, spec.serving)
-  if (engine !== 'auto') return [kin.find(({ framework }) => framework === engine) ?? own]
+  const chosen = kin.find(({ framework }) => framework === engine)
+  // The upstream server cannot hand prompts over, so stages of cohorts still need the own one.
+  if (engine === 'llama-server' && chosen) return [chosen, own]
+  if (engine !== 'auto') return [chosen ?? own]
   const better = kin.filter((profile) => preferenceOf(profile) > preferenceOf(own) && fits(spec, profile))
   return [...better, own]
 }

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import { type ContextShape, tokensIn } from '../../domain/models/context-memory.ts'
 import { memoryLimitMb } from '../../domain/models/memory.ts'
 import { servingArguments } from '../../domain/serving.ts'
 import { freePort } from '../../platform/free-ports.ts'
@@ -12,6 +13,7 @@ import { pythonProcessEnv } from '../environments/python-env.ts'
 import { onlyGpus } from '../hardware/nvidia.ts'
 import type { ContainerDriver } from '../processes/container-driver.ts'
 import type { ProcessDriver, ProcessExit } from '../processes/process-driver.ts'
+import { ggufIn } from './context-shape.ts'
 import { checkModelFolder } from './folder.ts'
 import { optionsOf } from './options.ts'
 
@@ -62,10 +64,14 @@ export interface ModelServerSpec {
   vramShare?: number | undefined
   /** The memory in MB for the context of a server that fits it. */
   contextMb?: number | undefined
+  /** The shape of the model's context, if it is known. */
+  context?: ContextShape | undefined
   /** The folder for compiled kernels, which is kept for later loads of the model. */
   compileDir?: string | undefined
   /** The empty folder for the adapters that the server is to accept. */
   adaptersDir?: string | undefined
+  /** The GGUF file in the model's folder. */
+  gguf?: string | undefined
   /** The settings of the model's endpoint. */
   serving?: Serving | undefined
 }
@@ -118,7 +124,7 @@ async function launchProcess(
   const child = await drivers.process.start({
     name,
     folder,
-    ...processCommand(spec, { port, socket, exchangeDir, options }),
+    ...processCommand({ ...spec, gguf: await ggufIn(modelDir) }, { port, socket, exchangeDir, options }),
     confinement: {
       reads: [modelDir, packages, convertedDir, adaptersDir].filter((path) => path !== undefined),
       ...(compileDir !== undefined && { writes: [compileDir] }),
@@ -148,7 +154,9 @@ export function processCommand(
     convertedDir = '',
     gpus = [],
     vramShare,
-    contextMb,
+    contextMb = 0,
+    context,
+    gguf = '',
     compileDir = '',
   }: Omit<ModelServerSpec, 'name' | 'ramMb'>,
   {
@@ -169,7 +177,9 @@ export function processCommand(
     socket,
     exchange_dir: exchangeDir,
     compile_dir: compileDir,
-    cache_mb: String(contextMb ?? ''),
+    gguf,
+    cache_mb: String(contextMb),
+    context_tokens: String(context ? tokensIn(context, contextMb, profile.max_concurrency) : 0),
     ...(vramShare !== undefined && { vram_share: String(vramShare) }),
   })
   const [command = '', ...args] = [...profile.command, ...options].map(fill)

@@ -305,7 +305,7 @@ export class ModelLoader {
 
   /** Starts the server and sends one real inference request. Aborts a stalled load. */
   async start(
-    { cached, profile, python, packages, convertedDir }: PreparedModel,
+    { cached, profile, python, packages, convertedDir, context }: PreparedModel,
     {
       ramMb,
       gpus,
@@ -333,6 +333,7 @@ export class ModelLoader {
       gpus,
       vramShare,
       contextMb,
+      context,
       serving: cached.spec.serving,
       compileDir: await compileDirOf(cached, profile),
       adaptersDir: await adaptersDirOf(cached, profile, needsAdapters),

@@ -128,6 +128,8 @@ export const RuntimeProfile = Type.Object(
     /** The values of `architectures` in config.json that the engine implements; unset if it accepts any. */
     architectures: Type.Optional(Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })),
     requires_gpu: Type.Boolean(),
+    /** A program in PATH that the machine needs. */
+    requires_program: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9._-]+$' })),
     /** True if the server compiles kernels, so that the machine needs a C compiler. */
     requires_compiler: Type.Optional(Type.Boolean({ default: false })),
     /** The reservation in MB until a loaded model's peak has been measured. */

@@ -44,9 +44,9 @@ const Speculative = Type.Object(
 export const Serving = Type.Object(
   {
     engine: Type.Optional({
-      ...Vocabulary('auto', 'transformers'),
+      ...Vocabulary('auto', 'transformers', 'llama-server'),
       description:
-        'auto: the best engine of each node, such as vLLM on a GPU; transformers: always the PyTorch server. Default: auto',
+        'auto: the best engine of each node, such as vLLM on a GPU; transformers: always the PyTorch server; llama-server, for a GGUF: the upstream server on the nodes that have it. Default: auto',
     }),
     max_model_len: Type.Optional(
       Type.Integer({

@@ -24,7 +24,11 @@ export function servingCommand(endpoints: Command): void {
     .command('serving <endpoint>')
     .description("show or change how nodes serve an endpoint's language model, from their next load on")
     .addOption(
-      new Option('--engine <engine>', 'auto: the best one of each node').choices(['auto', 'transformers']),
+      new Option('--engine <engine>', 'auto: the best one of each node').choices([
+        'auto',
+        'transformers',
+        'llama-server',
+      ]),
     )
     .option(
       '--max-model-len <tokens>',

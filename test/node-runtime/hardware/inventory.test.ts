@@ -103,6 +103,9 @@ describe('the inventory', () => {
     const compiling = { ...profiles[1]!, requires_compiler: true }
     assert.equal(profileLack(compiling, { ...has, hasCompiler: false }), 'a C compiler')
     assert.equal(profileLack(compiling, has), undefined)
+    const upstream = { ...compiling, requires_compiler: false, requires_program: 'no-such-llama-server' }
+    assert.equal(profileLack(upstream, has), 'no-such-llama-server')
+    assert.equal(profileLack({ ...upstream, requires_program: 'sh' }, has), undefined)
     assert.equal(
       profileLack(profiles[2]!, { gpus: 0, hasContainers: true, hasCompiler: true }),
       'an NVIDIA GPU',

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, readdirSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { writeTinyGguf } from '../../../embedded/demo/tiny-gguf.ts'
 import { memoryMeter } from '../../../node-runtime/memory/meter.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
 import type { RuntimeProfile } from '../../../schemas/nodes/runtime-profile.ts'
+import type { Serving } from '../../../schemas/nodes/serving.ts'
+import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { FAKE_LLM_SERVER } from '../../support/servers/chat-api.ts'
@@ -22,6 +25,15 @@ function profileOf(id: string): RuntimeProfile {
   assert.ok(profile)
   return profile
 }
+
+const UPSTREAM = 'llm-llama-server'
+const NODES = join(import.meta.dirname, '..', '..', 'support', 'servers', 'nodes')
+/** It rejects flags that upstream does not document. */
+const FAKE_LLAMA_SERVER = [
+  realPython(),
+  join(NODES, 'fake_llama_server.py'),
+  join(NODES, 'llama-server-cli.json'),
+]
 
 describe('the engine of a GGUF', function () {
   this.timeout(60_000)
@@ -42,6 +54,74 @@ describe('the engine of a GGUF', function () {
     const otherProfiles = [{ ...profile, python_env: null, command }]
     return nodes.start(api, gpus, { modelKind: 'llm/gguf', vramMb: 0, otherProfiles })
   }
+  /** Starts a node with a fake upstream server, which accepts only the flags of the real one. */
+  function startWithUpstream(): Promise<TestNode> {
+    const { requires_program: _, command, ...profile } = profileOf(UPSTREAM)
+    const otherProfiles = [{ ...profile, command: [...FAKE_LLAMA_SERVER, ...command.slice(1)] }]
+    return nodes.start(api, [], { modelKind: 'llm/gguf', memoryMb: 2_000, otherProfiles })
+  }
+
+  /** Creates an endpoint for a GGUF whose own context has 131,072 tokens, and returns the key of its model. */
+  async function serve(serving: Serving): Promise<string> {
+    using folder = temporaryFolder()
+    const path = join(folder.path, 'm.gguf')
+    await writeTinyGguf(path, { context: 131_072 })
+    const model_key = await addModel(api, { name: 'gguf' }, { gguf: readFileSync(path) })
+    const { db } = api.database
+    const { id: version_id } = await db
+      .selectFrom('model_version')
+      .select('id')
+      .where('model_key', '=', model_key)
+      .executeTakeFirstOrThrow()
+    const { accountId } = await api.account()
+    const columns = { version_id, model_key, runtime_profile: OWN, task_type: 'chat' }
+    await buildEndpoint(db, accountId, { ...columns, serving: JSON.stringify(serving) })
+    return model_key
+  }
+
+  /** Returns the flags that the fake upstream server of a model received. */
+  async function flagsOf({ parts }: TestNode, key: string): Promise<Record<string, string>> {
+    using use = parts.models.use(key)
+    assert.ok(use)
+    const { body } = await use.server.pool.request({
+      method: 'POST',
+      path: '/v1/chat/completions',
+      body: JSON.stringify({ model: 'model', messages: [] }),
+    })
+    const { choices } = (await body.json()) as { choices: [{ message: { content: string } }] }
+    return (JSON.parse(choices[0].message.content) as { flags: Record<string, string> }).flags
+  }
+
+  it('is the upstream server where the endpoint chooses it, with a context within the memory', async () => {
+    const [chosen, limited, automatic] = [
+      await serve({ engine: 'llama-server' }),
+      await serve({ engine: 'llama-server', max_model_len: 32_768 }),
+      await serve({}),
+    ]
+    await using node = await startWithUpstream()
+    for (const key of [chosen, limited, automatic]) await node.parts.models.load(key)
+
+    assert.deepEqual(
+      [chosen, limited, automatic].map((key) => engineOf(node, key)),
+      [UPSTREAM, UPSTREAM, OWN],
+    )
+    const { '--ctx-size': size, '--parallel': parallel, '--model': model } = await flagsOf(node, chosen)
+    assert.deepEqual([size, parallel, model?.endsWith('/model.gguf')], [String(4 * 131_072), '4', true])
+    assert.equal((await flagsOf(node, limited))['--ctx-size'], '32768')
+  })
+
+  it("is Hearth's own server for stages of cohorts and on nodes without the upstream server", async () => {
+    const key = await serve({ engine: 'llama-server' })
+    await using node = await startWithUpstream()
+    await node.parts.models.load(key)
+    await node.parts.models.load(key, { isOwnEngine: true })
+    assert.equal(engineOf(node, key), OWN)
+
+    await using other = await start([], FAKE_LLM_SERVER.command)
+    await other.parts.models.load(key)
+    assert.equal(engineOf(other, key), OWN)
+  })
+
   const reportOf = ({ parts }: TestNode, key: string) =>
     parts.models.report().find(({ model_key }) => model_key === key)
 

@@ -223,9 +223,11 @@ export async function addModel(
     memoryMb = 50,
     config,
     adapter,
+    gguf,
   }: {
     memoryMb?: number
     config?: object
+    gguf?: Buffer
     /** The config of the adapter that was merged into the weights. */ adapter?: object
   } = {},
 ): Promise<string> {
@@ -254,8 +256,10 @@ export async function addModel(
     ...(config && { 'config.json': config }),
     ...(adapter && { 'adapter/adapter_config.json': adapter, 'adapter/adapter_model.safetensors': {} }),
   }
-  for (const [path, content] of Object.entries(files)) {
-    const bytes = Buffer.from(JSON.stringify(content))
+  const contents = Object.entries(files).map(
+    ([path, content]) => [path, Buffer.from(JSON.stringify(content))] as const,
+  )
+  for (const [path, bytes] of [...contents, ...(gguf ? [['model.gguf', gguf] as const] : [])]) {
     const object_key = `versions/${id}/${path}`
     await objects.put(object_key, bytes, { contentType: 'application/json' })
     const sha256 = createHash('sha256').update(bytes).digest('hex')

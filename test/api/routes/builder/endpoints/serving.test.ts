@@ -134,11 +134,14 @@ describe('the serving of an endpoint', () => {
   it('offers for a GGUF only the settings that its engines have', async () => {
     const { id } = await endpoint({ runtime_profile: 'llm-llamacpp', task_type: 'chat' })
 
-    assert.equal((await patch(id, { max_model_len: 32_768 })).status, 200)
+    assert.equal((await patch(id, { max_model_len: 32_768, engine: 'llama-server' })).status, 200)
+    const { id: other } = await endpoint()
+    assert.equal((await patch(other, { engine: 'llama-server' })).status, 422)
     for (const [name, value] of [
       ['dtype', 'float32'],
       ['quantization', 'fp8'],
       ['gpu_memory_mb', 9_000],
+      ['engine', 'transformers'],
     ] as const) {
       const { status, body } = await patch(id, { [name]: value })
       assert.deepEqual([status, body.detail[0].loc], [422, ['body', 'serving', name]])
