@@ -20,6 +20,7 @@ const USUAL: Readonly<Record<string, { seconds: number; diskMb: number }>> = {
   'llamacpp-cuda': { seconds: 60, diskMb: 600 },
   cuda: { seconds: 60, diskMb: 1_800 },
   llm: { seconds: 200, diskMb: 10_000 },
+  kernels: { seconds: 60, diskMb: 2_000 },
   vllm: { seconds: 600, diskMb: 16_000 },
 }
 const OTHERS = { seconds: 120, diskMb: 2_000 }

@@ -1,5 +1,5 @@
 import { mkdir, realpath, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { NodeInventory } from '../../schemas/nodes/node.ts'
 import { pythonProcessEnv } from '../environments/python-env.ts'
@@ -49,6 +49,8 @@ export interface TrainerStart {
   limitMb: number
   /** The `device` of each GPU that is reserved for the run. */
   gpus: readonly string[]
+  /** The folder of additional Python packages with GPU kernels. */
+  kernels?: string | undefined
 }
 
 /** Writes the job file and starts the trainer in its own process group. */
@@ -60,6 +62,7 @@ export async function startTrainer({
   job,
   limitMb,
   gpus,
+  kernels,
 }: TrainerStart): Promise<ManagedProcess> {
   const jobFile = join(dir, 'job.json')
   const writes = [job.output_dir, job.checkpoint_dir, job.cache_dir]
@@ -70,9 +73,15 @@ export async function startTrainer({
     command: python,
     args: ['-m', 'hearth_trainers', jobFile],
     cwd: dir,
-    env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: String(job.threads), ...onlyGpus(gpus) }),
+    env: pythonProcessEnv({
+      PYTHONPATH: [TRAINERS, kernels].filter((path) => path !== undefined).join(delimiter),
+      OMP_NUM_THREADS: String(job.threads),
+      ...onlyGpus(gpus),
+      // Later attempts reuse the compiled kernels.
+      ...(kernels !== undefined && { TRITON_CACHE_DIR: join(job.cache_dir, 'triton') }),
+    }),
     confinement: {
-      reads: [await realpath(dir)],
+      reads: [await realpath(dir), ...(kernels === undefined ? [] : [kernels])],
       writes: await Promise.all(writes.map((path) => realpath(path))),
       network: 'none',
       memoryMb: limitMb,

@@ -14,6 +14,7 @@ import type { ProcessDriver } from '../processes/process-driver.ts'
 import { downloadFile } from '../weights/transfer.ts'
 import { AttemptError } from './attempt-error.ts'
 import { type BaseTools, fetchBase } from './base-model.ts'
+import { findGpuKernels } from './gpu-kernels.ts'
 import { completeJob, type LeaseContext, type LeaseTools, underLease } from './job-lease.ts'
 import { supervise } from './supervise.ts'
 import { TrainingPace } from './training-pace.ts'
@@ -97,6 +98,16 @@ async function attempt(
   ])
   const room = { signal: stop, onWait: (kind: StorageWait | null) => lease.waitFor(kind) }
   const gpus = tools.memory.devicesOf(claim.job_id)
+  const kernels = await unlessAborted(
+    findGpuKernels({
+      trainer: spec.trainer,
+      python,
+      gpus: gpus.length,
+      pythonOf: tools.pythonOf,
+      tell: (line) => report.log(line),
+    }),
+    stop,
+  )
   const { files, result } = await supervise({
     room,
     driver: tools.driver,
@@ -113,6 +124,7 @@ async function attempt(
     pausing,
     limitMb: limitOf(spec.memory_mb * processes, tools.inventory),
     gpus,
+    kernels,
     job: {
       job_id: claim.job_id,
       trainer: spec.trainer,

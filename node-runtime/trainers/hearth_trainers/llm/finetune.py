@@ -16,7 +16,8 @@ from ..protocol import log, report_result
 from .chat_schema import CHAT
 from .dataset import load_dataset
 from .device import own_device, peak_memory_mb
-from .model import base_folder, load_model, load_tokenizer, max_positions
+from .kernels import load_with_kernels
+from .model import base_folder, load_tokenizer, max_positions
 from .outputs import report_files, write_adapter, write_merged
 from .process_group import ProcessGroup
 from .settings import read_settings
@@ -36,11 +37,26 @@ def train_job(job: Job, stop: StopSignal) -> None:
     data = load_dataset(job, settings, tokenizer, max_positions(base))
     left_out = data.left_out
     group = ProcessGroup(device)
-    model = load_model(base, settings, device)
+    model, uses_liger = load_with_kernels(base, settings, device, sample=data.learn[0].ids, checkpoint=job.resume_from)
     objective = NextToken(
-        data, settings, model=model, pad_id=tokenizer.pad_token_id, device=device, world=group.world_size
+        data,
+        settings,
+        model=model,
+        pad_id=tokenizer.pad_token_id,
+        device=device,
+        world=group.world_size,
+        uses_liger=uses_liger,
     )
-    tuning = FineTuning(job, settings, model=model, objective=objective, stop=stop, device=device, group=group)
+    tuning = FineTuning(
+        job,
+        settings,
+        model=model,
+        objective=objective,
+        stop=stop,
+        device=device,
+        group=group,
+        uses_liger=uses_liger,
+    )
     started, worked = time.monotonic(), time.process_time()
     history = tuning.run()
     # A checkpoint preserves the training progress before the result is assembled, which needs additional

@@ -93,6 +93,11 @@ def load_model(folder: Path, settings: Settings, device: torch.device) -> Any:
     return model
 
 
+def causal_model(model: Any) -> Any:
+    """Returns the model without LoRA's wrapper."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def load_base(folder: Path, dtype: torch.dtype, **options: Any) -> Any:
     """Loads the weights of a folder without executing code from it or downloading anything."""
     if (folder / "adapter_config.json").exists():

@@ -45,6 +45,7 @@ class Learner:
     optimizer: Any
     scheduler: Any
     device: torch.device
+    uses_liger: bool
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Returns the parameters that are trained."""
@@ -70,6 +71,7 @@ def write_state(
     draft = path.with_name(f".{path.name}.draft")
     weights = {name: one.detach().cpu().contiguous() for name, one in learner.weights().items()}
     described = {"format": _FORMAT, "digest": digest, "processes": len(randoms), **position.__dict__}
+    described["liger"] = learner.uses_liger
     with draft.open("wb") as stream:
         # Weights hardly compress, and compressing them would take longer than storing them.
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
@@ -123,6 +125,17 @@ def read_state(path: Path, digest: str, learner: Learner, rank: int) -> Position
     learner.scheduler.load_state_dict(scheduler)
     _restore_randoms(state["randoms"][min(rank, len(state["randoms"]) - 1)], learner.device)
     return Position(**{name: state[name] for name in Position.__dataclass_fields__})
+
+
+def was_written_with_liger(path: Path | None) -> bool | None:
+    """Returns whether the run that wrote a checkpoint used Liger's kernels; None without a readable checkpoint."""
+    if path is None:
+        return None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return bool(json.loads(archive.read("state.json")).get("liger", False))
+    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile):
+        return None
 
 
 def _randoms_json(state: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 
 from ..protocol import log
+from .kernels import FusedLoss, are_close, fused_loss
+from .model import causal_model
 from .render import IGNORED
 
 # The number of logits in memory at once: 512 tokens with a vocabulary of 128,000, or 256 MB in float32.
@@ -31,12 +33,15 @@ Head = Callable[[torch.Tensor], torch.Tensor]
 class TokenLoss:
     """Sums the losses of tokens. `sample` is the text on which it checks that it can split the model."""
 
-    def __init__(self, model: Any, device: torch.device, sample: list[int]) -> None:
+    def __init__(self, model: Any, device: torch.device, sample: list[int], *, uses_liger: bool = False) -> None:
         self._device = device
+        self._fused: FusedLoss | None = None
         self._split = _SplitModel(model)
         self.is_chunked = self._can_split(model, sample)
         if not self.is_chunked:
             log("The loss of this model cannot be computed in chunks, so training needs more memory.")
+        elif uses_liger:
+            self._fused = self._fused_loss(model, sample)
 
     def __call__(self, model: Any, inputs: Inputs, labels: torch.Tensor) -> torch.Tensor:
         """Returns the sum of the losses of all labels after the first token of each row."""
@@ -55,13 +60,44 @@ class TokenLoss:
         with self._autocast():
             output = self._split.decode(model, inputs)
         hidden = output.last_hidden_state.flatten(0, 1)[places]
+        if self._fused:
+            with self._autocast():
+                return self._fused(hidden, targets)
+        return self._chunked(output, hidden, targets)
 
+    def _chunked(self, output: Any, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         def head(chunk: torch.Tensor) -> torch.Tensor:
             with self._autocast():
                 return self._split.logits(output, chunk)
 
         chunks = _Chunks(head, targets, max(1, CHUNK_LOGITS // self._split.vocabulary), torch.is_grad_enabled())
         return _ChunkedLoss.apply(chunks, hidden, *self._split.head_weights())  # type: ignore[no-any-return]
+
+    def _fused_loss(self, model: Any, sample: list[int]) -> FusedLoss | None:
+        """Returns Liger's loss if it equals that of the model's own head, which may scale the logits."""
+        ids = torch.tensor([sample[:_CHECKED_TOKENS]], device=self._device)
+        fused = fused_loss(self._split.embeddings, self._split.softcap)
+        try:
+            with torch.no_grad(), self._autocast():
+                output = self._split.decode(model, {"input_ids": ids})
+            found, expected = (
+                self._loss_and_gradient(output, ids[0], loss)
+                for loss in (fused, lambda hidden, targets: self._chunked(output, hidden, targets))
+            )
+            if are_close(found, expected):
+                return fused
+            why = "its result differs"
+        except Exception as error:  # Triton raises errors of many kinds if it cannot compile.
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        log(f"Liger's fused loss is not used for this model ({why}); the loss is computed in chunks.")
+        return None
+
+    def _loss_and_gradient(self, output: Any, targets: torch.Tensor, loss: FusedLoss) -> torch.Tensor:
+        hidden = output.last_hidden_state[0].detach().requires_grad_()
+        with self._autocast():
+            summed = loss(hidden, targets)
+        [gradient] = torch.autograd.grad(summed, [hidden])
+        return torch.cat([summed.detach().float().flatten(), gradient.float().flatten()])
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type != "cpu")
@@ -94,11 +130,12 @@ class _SplitModel:
     """
 
     def __init__(self, model: Any) -> None:
-        self._whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._whole = causal_model(model)
         self._decoder = self._whole.base_model
-        embeddings = self._whole.get_output_embeddings()
+        self.embeddings = self._whole.get_output_embeddings()
+        self.softcap = getattr(self._whole.config, "final_logit_softcapping", None)
         takes = inspect.signature(self._whole.forward).parameters
-        self.vocabulary = embeddings.weight.shape[0] if embeddings is not None else 0
+        self.vocabulary = self.embeddings.weight.shape[0] if self.embeddings is not None else 0
         self.is_known = self._decoder is not self._whole and self.vocabulary > 0 and "logits_to_keep" in takes
 
     def decode(self, model: Any, inputs: Inputs) -> Any:
@@ -122,7 +159,7 @@ class _SplitModel:
         """Returns the trained weights that the head uses; the decoder shares tied embeddings."""
         shared = {id(one) for one in self._decoder.parameters()}
         own = [one for one in self._whole.parameters() if id(one) not in shared]
-        tied = [one for one in self._whole.get_output_embeddings().parameters() if id(one) in shared]
+        tied = [one for one in self.embeddings.parameters() if id(one) in shared]
         return [one for one in (*own, *tied) if one.requires_grad]
 
 

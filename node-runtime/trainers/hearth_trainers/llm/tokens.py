@@ -35,12 +35,20 @@ class NextToken:
     """See `Objective`."""
 
     def __init__(
-        self, data: Dataset, settings: Settings, *, model: Any, pad_id: int, device: torch.device, world: int
+        self,
+        data: Dataset,
+        settings: Settings,
+        *,
+        model: Any,
+        pad_id: int,
+        device: torch.device,
+        world: int,
+        uses_liger: bool = False,
     ) -> None:
         self._check = data.check
         self._settings = settings
         self._pad_id = pad_id
-        self._token_loss = TokenLoss(model, device, data.learn[0].ids)
+        self._token_loss = TokenLoss(model, device, data.learn[0].ids, uses_liger=uses_liger)
         self._is_packed = settings.packing and len(data.learn) > 1 and self._can_pack(model, device, data.learn)
         # The samples of each row: several if rows are packed, otherwise one.
         self._rows = [[one] for one in data.learn]

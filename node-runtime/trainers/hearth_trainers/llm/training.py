@@ -34,6 +34,7 @@ class FineTuning:
         stop: StopSignal,
         device: torch.device,
         group: ProcessGroup,
+        uses_liger: bool = False,
     ) -> None:
         self._job = job
         self._settings = settings
@@ -45,7 +46,8 @@ class FineTuning:
         self.plan = objective.plan
         trained = [one for one in model.parameters() if one.requires_grad]
         optimizer = make_optimizer(trained, settings, device)
-        self._learner = Learner(model, optimizer, make_scheduler(optimizer, settings, self.plan.total_steps), device)
+        scheduler = make_scheduler(optimizer, settings, self.plan.total_steps)
+        self._learner = Learner(model, optimizer, scheduler, device, uses_liger)
         self._trained = trained
         self._model = group.prepare_model(model)
         self.position = Position()

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { cp } from 'node:fs/promises'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { pythonProcessEnv } from '../../../../node-runtime/environments/python-env.ts'
 import { pythonOf } from '../../servers/nodes/trainer.ts'
@@ -56,13 +56,15 @@ export async function makeTinyLlm(folder: string, options: TinyLlm = {}): Promis
 
 /**
  * Calls `llm_probe.py`, which uses the trainer's code for models and tokens. Its libraries take seconds to import, so
- * callers should send many requests at once.
+ * callers should send many requests at once. `packages` is a folder with further packages.
  */
 export async function probeLlm<T extends unknown[]>(
   requests: { ask: string; [name: string]: unknown }[],
+  { packages = '', ...env }: { packages?: string; [name: string]: string } = {},
 ): Promise<T> {
+  const path = [TRAINERS, packages].filter(Boolean).join(delimiter)
   const child = spawn(await llmPython(), [PROBE], {
-    env: pythonProcessEnv({ PYTHONPATH: TRAINERS, OMP_NUM_THREADS: '1' }),
+    env: pythonProcessEnv({ PYTHONPATH: path, OMP_NUM_THREADS: '1', ...env }),
     stdio: ['pipe', 'pipe', 'pipe'],
   })
   child.stdin.end(JSON.stringify(requests))

@@ -263,6 +263,7 @@ def family(request: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
+    import kernel_probe
     import loss_probe
 
     asks: dict[str, Any] = {"family": family}
@@ -274,5 +275,6 @@ if __name__ == "__main__":
         "compare": compare,
     }
     asks |= {"cached": cached, "positions": positions, "losses": loss_probe.losses, "packing": loss_probe.packing}
+    asks |= {"kernels": kernel_probe.kernels, "choice": kernel_probe.choice}
     answers = [asks[request["ask"]](request) for request in json.load(sys.stdin)]
     print("\n" + json.dumps(answers))

@@ -33,10 +33,10 @@ def losses(request: dict[str, Any]) -> Any:
     loss = token_loss.TokenLoss(model, torch.device("cpu"), ids[0].tolist())
     inputs = {"input_ids": ids, "attention_mask": mask}
     found = loss(model, inputs, labels)
-    found_grads = _gradients(model, found)
+    found_grads = gradients(model, found)
     logits = model(**inputs, use_cache=False).logits[:, :-1].float().flatten(0, 1)
     expected = F.cross_entropy(logits, labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum")
-    expected_grads = _gradients(model, expected)
+    expected_grads = gradients(model, expected)
     with torch.no_grad():
         evaluated = loss(model.eval(), inputs, labels)
     return {
@@ -76,8 +76,8 @@ def packing(request: dict[str, Any]) -> Any:
             )
         [batch], targets = objective.step(0, 0)
         loss = objective.loss(model, batch)
-        found.append((batch, targets, loss.detach(), _gradients(model, loss)))
-    (padded, targets, loss, gradients), (batch, packed_targets, packed_loss, packed_gradients) = found
+        found.append((batch, targets, loss.detach(), gradients(model, loss)))
+    (padded, targets, loss, plain_gradients), (batch, packed_targets, packed_loss, packed_gradients) = found
     log.seek(0)
     return {
         "warned": "not packed" in log.read(),
@@ -85,7 +85,7 @@ def packing(request: dict[str, Any]) -> Any:
         "tokens": [padded.tokens, batch.tokens],
         "targets": [targets, packed_targets, batch.targets],
         "loss": relative(packed_loss, loss),
-        "gradients": relative(packed_gradients, gradients),
+        "gradients": relative(packed_gradients, plain_gradients),
     }
 
 
@@ -119,7 +119,8 @@ def relative(found: Any, expected: Any) -> float:
     return float((found - expected).norm() / expected.norm().clamp_min(1e-12))
 
 
-def _gradients(model: Any, loss: Any) -> Any:
+def gradients(model: Any, loss: Any) -> Any:
+    """Returns the gradients of all trained weights as one vector, and removes them."""
     import torch
 
     loss.backward()
