@@ -15,7 +15,7 @@ import { findPython } from '../../node-runtime/environments/python-env.ts'
 import { probeCuda } from '../../node-runtime/hardware/cuda-probe.ts'
 import { DiskHealth } from '../../node-runtime/hardware/disk-health.ts'
 import { GpuHealth } from '../../node-runtime/hardware/gpu-health.ts'
-import { hasCompiler, loadMeter, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
+import { hasCompiler, profileLack, takeInventory } from '../../node-runtime/hardware/inventory.ts'
 import { devicesOf, gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
 import { Links } from '../../node-runtime/link/links.ts'
 import { memoryMeter } from '../../node-runtime/memory/meter.ts'
@@ -38,15 +38,9 @@ import { openEgressPolicy } from '../../platform/egress/policy.ts'
 import { PublicConnections } from '../../platform/egress/public-connections.ts'
 import type { Logger } from '../../platform/log.ts'
 import { SchemaChecks } from '../../platform/schema-checks/checks.ts'
-import type {
-  DiskFault,
-  GateFault,
-  GpuFault,
-  NodeInventory,
-  NodeReport,
-  NodeSharing,
-} from '../../schemas/nodes/node.ts'
+import type { GateFault, NodeInventory, NodeSharing } from '../../schemas/nodes/node.ts'
 import { emit } from './events.ts'
+import { reporter } from './reporter.ts'
 
 /** The parts of a node after it has joined; none of them accepts work yet. */
 export interface NodeParts {
@@ -340,50 +334,6 @@ const joinPool = (config: Config, inventory: NodeInventory) =>
     name: config.HEARTH_NODE_NAME || hostname(),
     inventory,
   })
-
-function reporter(
-  parts: Pick<NodeParts, 'catalog' | 'inventory' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
-    Pick<NodeOptions, 'isDraining' | 'gateFault'> & {
-      gpuFault: () => GpuFault | undefined
-      diskFault: () => DiskFault | undefined
-    },
-) {
-  const load = loadMeter()
-  const split_profiles = parts.catalog.profiles.flatMap(({ profile_id, tensor_parallel = 1 }) =>
-    tensor_parallel > 1 ? [{ profile_id, tensor_parallel }] : [],
-  )
-  return (): NodeReport => {
-    const gate_fault = parts.gateFault()
-    const gpu_fault = parts.gpuFault()
-    const disk_fault = parts.diskFault()
-    return {
-      memory_total_mb: parts.memory.totalMb,
-      memory_free_mb: Math.floor(parts.memory.freeMb),
-      ...gpusOf(parts.memory, parts.inventory),
-      ...(split_profiles.length > 0 && { split_profiles }),
-      load: load(),
-      draining: parts.isDraining(),
-      jobs: parts.work.size,
-      ...(gate_fault && { gate_fault }),
-      ...(gpu_fault && { gpu_fault }),
-      ...(disk_fault && { disk_fault }),
-      models: [...parts.models.report(), ...parts.tools.report()],
-      environments: parts.environments.report(),
-    }
-  }
-}
-
-function gpusOf(
-  { gpus, freeByPool }: MemoryReservations,
-  inventory: NodeInventory,
-): Pick<NodeReport, 'gpus' | 'gpus_per_model'> {
-  if (gpus.length === 0) return {}
-  const together = gpusOfOneProgram(inventory.gpus)
-  return {
-    gpus: gpus.map((memory_mb, gpu) => ({ memory_mb, free_mb: Math.floor(freeByPool[gpu] ?? 0) })),
-    ...(together < gpus.length && { gpus_per_model: together }),
-  }
-}
 
 /** Stops the node's processes, sends the rest of its spool, and closes its links. */
 export async function closeNode(node: NodeParts): Promise<void> {
