@@ -1,17 +1,30 @@
 import { gpusOfOneProgram } from '../../domain/placement/gpu-capacity.ts'
+import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
+import type { Environments } from '../../node-runtime/environments/environments.ts'
 import { loadMeter } from '../../node-runtime/hardware/inventory.ts'
 import type { MemoryReservations } from '../../node-runtime/memory/reservations.ts'
-import type { DiskFault, GpuFault, NodeInventory, NodeReport } from '../../schemas/nodes/node.ts'
-import type { NodeOptions, NodeParts } from './parts.ts'
+import type { ModelManager } from '../../node-runtime/models/manager.ts'
+import type { Tools } from '../../node-runtime/tools/tools.ts'
+import type { Catalog } from '../../platform/catalog.ts'
+import type { DiskFault, GateFault, GpuFault, NodeInventory, NodeReport } from '../../schemas/nodes/node.ts'
+
+/** The parts of a node that its report covers. */
+export interface ReportedParts {
+  catalog: Pick<Catalog, 'profiles'>
+  inventory: Pick<NodeInventory, 'gpus'>
+  memory: MemoryReservations
+  models: Pick<ModelManager, 'report'>
+  tools: Pick<Tools, 'report'>
+  work: Pick<WorkRegistry, 'size'>
+  environments: Pick<Environments, 'report'>
+  isDraining: () => boolean
+  gateFault: () => GateFault | undefined
+  gpuFault: () => GpuFault | undefined
+  diskFault: () => DiskFault | undefined
+}
 
 /** Returns a function that reports the state of a node. */
-export function reporter(
-  parts: Pick<NodeParts, 'catalog' | 'inventory' | 'memory' | 'models' | 'tools' | 'work' | 'environments'> &
-    Pick<NodeOptions, 'isDraining' | 'gateFault'> & {
-      gpuFault: () => GpuFault | undefined
-      diskFault: () => DiskFault | undefined
-    },
-) {
+export function reporter(parts: ReportedParts) {
   const load = loadMeter()
   const split_profiles = parts.catalog.profiles.flatMap(({ profile_id, tensor_parallel = 1 }) =>
     tensor_parallel > 1 ? [{ profile_id, tensor_parallel }] : [],
@@ -39,7 +52,7 @@ export function reporter(
 
 function gpusOf(
   { gpus, freeByPool }: MemoryReservations,
-  inventory: NodeInventory,
+  inventory: Pick<NodeInventory, 'gpus'>,
 ): Pick<NodeReport, 'gpus' | 'gpus_per_model'> {
   if (gpus.length === 0) return {}
   const together = gpusOfOneProgram(inventory.gpus)
