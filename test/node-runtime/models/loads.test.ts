@@ -31,7 +31,7 @@ describe('the first request to a language model', function () {
   it('requests a single token in every profile', () => {
     const serving = loadCatalog().profiles.filter(({ task_types }) => task_types.includes('chat'))
 
-    assert.equal(serving.length, 4)
+    assert.equal(serving.length, 6)
     for (const { profile_id, warmup_input } of serving) {
       assert.equal(warmup_input?.['max_tokens'], 1, profile_id)
       assert.ok(Array.isArray(warmup_input['messages']), profile_id)
