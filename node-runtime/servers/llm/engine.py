@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 # The number of prompt tokens in one pass, if nothing else is running. The caller may disconnect between two passes. A
 # GPU processes thousands of tokens in the time it takes to launch their kernels.
 PREFILL_CHUNK = {"cpu": 256, "cuda": 4096}
-# The same while other rows wait for their next token.
-SHARED_CHUNK = {"cpu": 64, "cuda": 1024}
+# The number of prompt tokens, possibly of several prompts, between two steps of other rows.
+SHARED_CHUNK = {"cpu": 128, "cuda": 1024}
 # One chunk in this many goes to the oldest prompt, the others to the one with the fewest tokens left.
 OLDEST_EVERY = 4
 
@@ -150,8 +150,9 @@ class Engine:
         self._admit()
         for lane in list(self._lanes):
             self._decode(lane)
-        if self._reading:
-            self._prefill(self._next_prompt())
+        budget = (SHARED_CHUNK if self._lanes else PREFILL_CHUNK)[self._model.device.type]
+        while self._reading and budget > 0:
+            budget -= self._prefill(self._next_prompt(), budget)
 
     def _rows(self) -> list[Row]:
         with self._changed:
@@ -226,13 +227,17 @@ class Engine:
             return self._reading[0]
         return min(self._reading, key=lambda row: row.remaining)
 
-    def _prefill(self, row: Row) -> None:
+    def _prefill(self, row: Row, most: int) -> int:
+        """Computes up to this many tokens of a prompt; returns their number."""
+        size = min(most, row.remaining)
         try:
-            logits = self._load(row) if row.generation.load and not row.computed else self._compute_chunk(row)
+            is_stored = row.generation.load and not row.computed
+            logits = self._load(row) if is_stored else self._compute_chunk(row, size)
             if not row.remaining:
                 self._start(row, logits)
         except Exception as error:
             self._end(row, error)
+        return size
 
     def _start(self, row: Row, logits: torch.Tensor) -> None:
         """Continues a row after its prompt."""
@@ -256,8 +261,7 @@ class Engine:
         row.cache, row.computed = prompt.cache, len(prompt.tokens)
         return prompt.logits[None]
 
-    def _compute_chunk(self, row: Row) -> torch.Tensor:
-        size = (SHARED_CHUNK if self._lanes else PREFILL_CHUNK)[self._model.device.type]
+    def _compute_chunk(self, row: Row, size: int) -> torch.Tensor:
         if row.cache is None:
             row.cache = self._model.new_cache()
         tokens = row.tokens[row.computed : row.computed + size]

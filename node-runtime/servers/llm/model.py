@@ -173,7 +173,11 @@ class LanguageModel:
     def _measure_cache(self) -> tuple[list[CacheLayer], int]:
         """Returns the layers and the size in bytes of a cache with one token."""
         cache = self.new_cache()
-        self.forward({"input_ids": torch.tensor([[next(iter(self.ends), 0)]], device=self.device)}, cache)
+        try:
+            self.forward({"input_ids": torch.tensor([[next(iter(self.ends), 0)]], device=self.device)}, cache)
+        except Exception as error:
+            # A load that raises any other type may count as a permanent fault of the weights.
+            raise RuntimeError(f"the first forward pass failed: {error}") from error
         layers = [layer for layer in cache.layers if getattr(layer, "keys", None) is not None]
         size = sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
         shapes = [

@@ -230,7 +230,7 @@ describe('chats that the PyTorch server computes together', function () {
     })
 
     it('keep streaming while the server computes a long prompt', async () => {
-      const [short, long] = requestsOf([8, 1_280], (i) => (i === 0 ? 400 : 1))
+      const [short, long] = requestsOf([8, 2_560], (i) => (i === 0 ? 400 : 1))
       const leaving = new AbortController()
       let pieces = 0
       const streamed = stream(slow, short!, () => pieces++, leaving.signal)
