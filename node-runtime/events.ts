@@ -27,6 +27,22 @@ export const emit = defineEvents({
     model_key: 'string',
   }),
   'model.unloaded_idle': info('an idle model was unloaded', { model_key: 'string', idle_s: 'number' }),
+  'model.asleep': info('an idle model was put to sleep', {
+    model_key: 'string',
+    ms: 'number',
+    memory_mb: 'number',
+    ram_mb: 'number',
+  }),
+  'model.not_asleep': info('an idle model could not be put to sleep: stopping it', {
+    model_key: 'string',
+    err: 'string',
+  }),
+  'model.woken': info('woke a sleeping model', { model_key: 'string', ms: 'number' }),
+  'model.wake_failed': warn('a sleeping model could not be woken: loading it again', {
+    model_key: 'string',
+    err: 'string',
+  }),
+  'model.sleep_ended': info('a sleeping model was stopped because RAM is needed', { model_key: 'string' }),
   'model.server_died': warn('a model server exited unexpectedly', { model_key: 'string', err: 'string?' }),
   'model.weights_damaged': warn('weights on this disk are damaged: downloading them again', {
     model_key: 'string',

@@ -232,6 +232,11 @@ export const SETTINGS = {
     '0',
     'Node: the same limit in megabytes; it is used if HEARTH_NODE_CACHE_GB is 0.',
   ),
+  HEARTH_NODE_SLEEP_PCT: setting(
+    'integer',
+    '50',
+    'Node: the share of its RAM, in percent, that vLLM models may use to sleep while other models use their GPU memory. 0 means that no model sleeps.',
+  ),
   HEARTH_IDLE_UNLOAD_S: setting(
     'integer',
     '1800',

@@ -164,6 +164,9 @@ export const Placements = Type.Object(
       Type.Object({
         node_id: Uuid,
         warmth: Vocabulary('warm', 'cached', 'cold'),
+        asleep: Type.Optional(
+          Type.Boolean({ description: 'True if the model sleeps on the node and only has to be woken' }),
+        ),
         score: Type.Number({ description: 'Computed from warmth, free memory and load' }),
       }),
     ),

@@ -386,11 +386,12 @@ export class ModelLoads implements Disposable {
     if (loads.size === 0) this.#loads.delete(model_key)
   }
 
-  async #record({ need, orderedAt, delayedMs }: Load, { node_id, warmth }: NodeChoice): Promise<void> {
+  async #record({ need, orderedAt, delayedMs }: Load, place: NodeChoice): Promise<void> {
     const { db, links, log } = this.#options
+    const { node_id, warmth, asleep } = place
     const hardware = links.placement.hardware(node_id)
-    // Don't record a load that had to wait for its node, because the next one may not have to.
-    if (warmth === 'warm' || !hardware || delayedMs > 0 || orderedAt === undefined) return
+    // Don't record a load that had to wait for its node, or that only woke the model: the next one may differ.
+    if (warmth === 'warm' || asleep || !hardware || delayedMs > 0 || orderedAt === undefined) return
     const mean_ms = performance.now() - orderedAt
     await nodeLoadRepository
       .recordLoad(db, { model_key: need.model_key, start_state: warmth, hardware, mean_ms })

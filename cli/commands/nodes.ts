@@ -40,7 +40,7 @@ export function nodeCommands(nodes: Command): void {
         node.account_id,
         node.inventory.hardware,
         node.memory_free_mb === null ? null : `${node.memory_free_mb} of ${node.inventory.memory_mb} MB`,
-        `holds ${node.models.filter(({ state }) => state !== 'evicted').length} of ${node.ordered_models.length} sent to it`,
+        modelCounts(node),
         isolationOf(node),
         node.last_seen_at,
       ])
@@ -93,7 +93,7 @@ function lookCommands(nodes: Command): void {
       const node = await context.client.call<Static<typeof NodeDetail>>('GET', `/nodes/${id(nodeId)}`)
       const models = node.models.map((one) => [
         one.model_key,
-        one.state,
+        one.asleep ? 'asleep' : one.state,
         one.memory_mb,
         one.in_flight,
         one.error,
@@ -139,6 +139,14 @@ function lookCommands(nodes: Command): void {
         print(context, logs, words.join('\n'))
       },
     )
+}
+
+/** Returns how many models a node holds and how many of them sleep, in words. */
+function modelCounts({ models, ordered_models }: NodeView): string {
+  const asleep = models.filter((model) => model.asleep).length
+  const held = models.filter(({ state }) => state !== 'evicted').length
+  const words = `holds ${held} of ${ordered_models.length} sent to it`
+  return asleep > 0 ? `${words}, ${asleep} asleep` : words
 }
 
 /** Returns the faults that keep a node from working, each with its remedy. */

@@ -141,13 +141,14 @@ const NODE: StateWordsOf<NodeDetail['status']> = {
   removed: ['off', 'Removed'],
 }
 
-const NODE_MODEL: StateWordsOf<NodeDetail['models'][number]['state']> = {
+const NODE_MODEL: StateWordsOf<NodeDetail['models'][number]['state'] | 'asleep'> = {
   cold: ['off', 'Not on this node'],
   downloading_model: ['busy', 'Downloading'],
   loading_model: ['busy', 'Loading'],
   warm: ['good', 'Loaded'],
   running: ['busy', 'Busy'],
   idle: ['good', 'Loaded, idle'],
+  asleep: ['wait', 'Asleep', 'The next request wakes it, which is faster than a load.'],
   evicted: ['off', 'Unloaded'],
 }
 

@@ -1,6 +1,7 @@
+import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { reachableMemory } from '../placement/gpu-capacity.ts'
 import { OF_OTHERS, type IndexedNode, rejectReason } from '../placement/need.ts'
-import { type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
+import { isAsleep, type NodeSnapshot, serves, warmthOf } from '../placement/node-snapshot.ts'
 import { pointsOf } from '../placement/placement.ts'
 import { isToolKey } from '../tools/catalog.ts'
 import type { GraphStage } from './graph.ts'
@@ -54,6 +55,8 @@ const OF_ANOTHER = 'belongs to another account'
 export const NO_MEMORY = 'has too little memory'
 const NO_TOOL = 'cannot run the tool'
 const LOAD_FAILED = 'failed to load the model'
+/** The assumed time to wake a sleeping model, relative to a load from disk. */
+const WAKE_SHARE = 0.1
 
 /** Returns the cost of a stage on every node. */
 export function costsOf(
@@ -107,9 +110,18 @@ export function costsOf(
     const warmth = warmthOf(held)
     costs.queueMs[i] = (held?.in_flight ?? 0) * model.run_ms
     costs.isLoaded[i] = warmth === 'warm' ? 1 : 0
-    costs.loadMs[i] = warmth === 'warm' ? 0 : warmth === 'cached' ? model.cached_ms : model.cold_ms
+    costs.loadMs[i] = loadMsOf(model, held)
   }
   return costs
+}
+
+function loadMsOf(
+  { cached_ms, cold_ms }: Pick<StageModel, 'cached_ms' | 'cold_ms'>,
+  held: NodeModel | undefined,
+): number {
+  if (isAsleep(held)) return cached_ms * WAKE_SHARE
+  const warmth = warmthOf(held)
+  return warmth === 'warm' ? 0 : warmth === 'cached' ? cached_ms : cold_ms
 }
 
 /** Returns whether any node can run a stage. */

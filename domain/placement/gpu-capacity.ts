@@ -1,5 +1,5 @@
 import type { Gpu, NodeModel } from '../../schemas/nodes/node.ts'
-import type { NodeSnapshot } from './node-snapshot.ts'
+import { isAsleep, type NodeSnapshot } from './node-snapshot.ts'
 
 /**
  * Returns the largest model that `count` GPUs can share in equal parts; the GPU with the least memory is the limit.
@@ -62,14 +62,14 @@ export const gpuCount = (count: number): string =>
   `${COUNTS[count] ?? String(count)} GPU${count === 1 ? '' : 's'}`
 
 /**
- * Returns the free memory plus the memory of idle unpinned models, which can be evicted. One number per GPU, or one for
+ * Returns the free memory plus the memory of idle or sleeping unpinned models, which can be evicted. One number per GPU, or one for
  * the whole node if memory is RAM or the node doesn't report its GPUs.
  */
 export function reachableMemory(snapshot: Gpus, models: Iterable<NodeModel>): number[] {
   const reach = snapshot.gpus?.map(({ free_mb }) => free_mb) ?? [snapshot.memory_free_mb]
   for (const model of models) {
     const isIdle = model.in_flight === 0 && (model.state === 'idle' || model.state === 'warm')
-    if (!isIdle || model.pinned === true) continue
+    if (!(isIdle || isAsleep(model)) || model.pinned === true) continue
     const on = snapshot.gpus ? (model.gpus ?? []) : [0]
     for (const gpu of on) if (reach[gpu] !== undefined) reach[gpu] += model.memory_mb / on.length
   }

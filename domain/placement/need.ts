@@ -1,6 +1,6 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { gpuCapacityFault, gpuCountFault } from './gpu-capacity.ts'
-import { isLoading, type NodeSnapshot, serves, type Warmth, warmthOf } from './node-snapshot.ts'
+import { bandOf, isLoading, type NodeSnapshot, serves, type Warmth, warmthOf } from './node-snapshot.ts'
 
 /** The requirements of a request. */
 export interface PlacementNeed {
@@ -54,7 +54,7 @@ export function rejectReason(node: IndexedNode, need: PlacementNeed): string | u
     return `cannot run the profile ${need.runtime_profile}`
   if (warmth === 'warm') return undefined
   if (need.atLeast === 'warm' || (need.atLeast === 'cached' && warmth === 'cold'))
-    return `has the model only ${warmth}`
+    return `has the model only ${bandOf(model)}`
   if (model?.retry_at !== undefined && model.retry_at > need.now)
     return `failed to load it: ${model.error ?? 'unknown'}`
   const tooFew = gpuCountFault(snapshot, need)

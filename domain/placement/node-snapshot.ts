@@ -94,6 +94,16 @@ export function warmthOf(model: Pick<NodeModel, 'state'> | undefined): Warmth {
 export const stageOf = (model: Pick<NodeModel, 'state'> | undefined): Warmth =>
   model?.state === 'downloading_model' ? 'cold' : warmthOf(model)
 
+/** Returns whether a model's server sleeps on a node: it is only cached, but waking it is faster than loading it. */
+export const isAsleep = (model: Pick<NodeModel, 'state' | 'asleep'> | undefined): boolean =>
+  model?.state === 'evicted' && model.asleep === true
+
+/** The order in which placement considers nodes: a sleeping model is cached, but comes before the other cached ones. */
+export type Band = Warmth | 'asleep'
+
+export const bandOf = (model: Pick<NodeModel, 'state' | 'asleep'> | undefined): Band =>
+  isAsleep(model) ? 'asleep' : warmthOf(model)
+
 /** Returns whether a node is downloading or loading a model. */
 export const isLoading = (model: Pick<NodeModel, 'state'> | undefined): boolean =>
   model?.state === 'downloading_model' || model?.state === 'loading_model'

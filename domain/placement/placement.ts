@@ -3,11 +3,13 @@ import { drawBest, ScoreBuckets } from '../score-buckets.ts'
 import { reachableMemory } from './gpu-capacity.ts'
 import { hasBase, type IndexedNode, type PlacementNeed, rejectReason } from './need.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
-import { serves, stageOf, warmthOf } from './node-snapshot.ts'
+import { type Band, bandOf, isAsleep, serves, stageOf, warmthOf } from './node-snapshot.ts'
 
 export interface NodeChoice {
   readonly node_id: string
   readonly warmth: Warmth
+  /** True if the model sleeps on the node, so that it is woken rather than loaded. */
+  readonly asleep?: true
   readonly score: number
 }
 
@@ -29,7 +31,10 @@ export interface Placement {
  * band after another.
  */
 export const WARMTH_SCORE = { warm: 100, cached: 50, cold: 10 } as const satisfies Record<Warmth, number>
-const BANDS = ['warm', 'cached', 'cold'] as const
+const BANDS = ['warm', 'asleep', 'cached', 'cold'] as const satisfies readonly Band[]
+const ASLEEP_SCORE = 70
+/** Points count for less on nodes where the model sleeps, so that the score stays between the neighboring bands. */
+const ASLEEP_POINTS_SHARE = 0.3
 const MEMORY_POINTS = 10
 const LOAD_POINTS = 20
 
@@ -41,6 +46,12 @@ export function pointsOf(snapshot: NodeSnapshot, pending: number): number {
 }
 
 const clamp = (share: number) => Math.min(1, Math.max(0, share))
+
+/** Returns the score of a node with these points for a model in this state. */
+export const scoreOf = (model: NodeModel | undefined, points: number): number =>
+  isAsleep(model)
+    ? ASLEEP_SCORE + Math.round(10 * ASLEEP_POINTS_SHARE * points) / 10
+    : WARMTH_SCORE[warmthOf(model)] + points
 
 const EVERYBODY = ''
 const SHARED_ONLY = [EVERYBODY]
@@ -61,7 +72,11 @@ const within = (scope: string, key: string): string => (scope === EVERYBODY ? ke
 export class PlacementIndex {
   readonly #nodes = new Map<string, IndexedNode>()
   /** Per model, the nodes on which it is loaded or cached. */
-  readonly #holders: Record<'warm' | 'cached', Buckets> = { warm: new Map(), cached: new Map() }
+  readonly #holders: Record<Exclude<Band, 'cold'>, Buckets> = {
+    warm: new Map(),
+    asleep: new Map(),
+    cached: new Map(),
+  }
   readonly #byProfile: Buckets = new Map()
   /** Per account, the nodes dedicated to it. */
   readonly #dedicated = new Map<string, Set<IndexedNode>>()
@@ -131,6 +146,7 @@ export class PlacementIndex {
     for (const scope of this.#scopesOf(accountId)) {
       const key = within(scope, modelKey)
       total.warm += this.#holders.warm.get(key)?.size ?? 0
+      total.cached += this.#holders.asleep.get(key)?.size ?? 0
       for (const { models } of [...(this.#holders.cached.get(key)?.best() ?? [])].flat())
         if (stageOf(models.get(modelKey)) === 'cached') total.cached += 1
     }
@@ -196,17 +212,16 @@ export class PlacementIndex {
 
   #choose(need: PlacementNeed, random: () => number): NodeChoice | undefined {
     const { model_key, atLeast = 'cold' } = need
-    for (const warmth of BANDS) {
+    for (const band of BANDS) {
       // The cold band has every node of the profile. Nodes that hold the model were considered in earlier bands.
-      const isNew = ({ models }: IndexedNode) =>
-        warmth !== 'cold' || warmthOf(models.get(model_key)) === 'cold'
-      const node = this.#draw(need, random, (scope) => this.#nodesOf(warmth, need, scope), isNew)
-      if (node) return choiceOf(node, warmth)
-      if (warmth === atLeast) return undefined
-      if (warmth !== 'warm' || typeof need.base_key !== 'string') continue
+      const isNew = ({ models }: IndexedNode) => band !== 'cold' || warmthOf(models.get(model_key)) === 'cold'
+      const node = this.#draw(need, random, (scope) => this.#nodesOf(band, need, scope), isNew)
+      if (node) return choiceOf(node, need)
+      if (band === atLeast) return undefined
+      if (band !== 'warm' || typeof need.base_key !== 'string') continue
       const { base_key } = need
       const host = this.#draw(need, random, (scope) => this.#holders.warm.get(within(scope, base_key)))
-      if (host) return choiceOf(host, warmthOf(host.models.get(model_key)))
+      if (host) return choiceOf(host, need)
     }
     return undefined
   }
@@ -229,12 +244,12 @@ export class PlacementIndex {
   }
 
   #nodesOf(
-    warmth: Warmth,
+    band: Band,
     { model_key, runtime_profile }: PlacementNeed,
     scope: string,
   ): ScoreBuckets<IndexedNode> | undefined {
-    if (warmth === 'cold') return this.#byProfile.get(within(scope, runtime_profile))
-    return this.#holders[warmth].get(within(scope, model_key))
+    if (band === 'cold') return this.#byProfile.get(within(scope, runtime_profile))
+    return this.#holders[band].get(within(scope, model_key))
   }
 
   #explain(need: PlacementNeed, chosen: NodeChoice | undefined): Verdict[] {
@@ -242,7 +257,7 @@ export class PlacementIndex {
       const { node_id } = node.snapshot
       const reason = rejectReason(node, need)
       if (reason !== undefined) return { node_id, score: undefined, reason }
-      const score = WARMTH_SCORE[warmthOf(node.models.get(need.model_key))] + node.points
+      const score = scoreOf(node.models.get(need.model_key), node.points)
       if (!chosen || node_id === chosen.node_id) return { node_id, score, reason: '' }
       const { base_key } = need
       const host = this.#nodes.get(chosen.node_id)
@@ -264,8 +279,8 @@ export class PlacementIndex {
 
   /** Returns the band for a model in this state. */
   #band(model: NodeModel): Buckets | undefined {
-    const warmth = warmthOf(model)
-    return warmth === 'cold' ? undefined : this.#holders[warmth]
+    const band = bandOf(model)
+    return band === 'cold' ? undefined : this.#holders[band]
   }
 
   /** Inserts a node into the buckets of its points and models; unchanged positions cost little. */
@@ -325,11 +340,15 @@ export function place(
   return index.place(need, random)
 }
 
-const choiceOf = ({ snapshot: { node_id }, points }: IndexedNode, warmth: Warmth): NodeChoice => ({
-  node_id,
-  warmth,
-  score: WARMTH_SCORE[warmth] + points,
-})
+function choiceOf({ snapshot, models, points }: IndexedNode, { model_key }: PlacementNeed): NodeChoice {
+  const model = models.get(model_key)
+  return {
+    node_id: snapshot.node_id,
+    warmth: warmthOf(model),
+    ...(isAsleep(model) && { asleep: true }),
+    score: scoreOf(model, points),
+  }
+}
 
 const better = (a: IndexedNode, b: IndexedNode): IndexedNode =>
   a.points === b.points ? lessBusy(a, b) : a.points > b.points ? a : b

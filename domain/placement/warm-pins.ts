@@ -3,7 +3,7 @@ import { reserveCapacity } from './gpu-capacity.ts'
 import { type PlacementNeed } from './need.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 import { isLoading, warmthOf } from './node-snapshot.ts'
-import { PlacementIndex, WARMTH_SCORE } from './placement.ts'
+import { PlacementIndex, scoreOf } from './placement.ts'
 
 /** A model that must be loaded on this many nodes. */
 export interface WarmRequirement {
@@ -222,7 +222,7 @@ class Board {
 
   /** Pins with a higher rank stay when fewer nodes are wanted. */
   rank({ node_id, model_key }: PinRef): number {
-    return this.has(node_id) ? WARMTH_SCORE[warmthOf(this.index.model(node_id, model_key))] : 0
+    return this.has(node_id) ? scoreOf(this.index.model(node_id, model_key), 0) : 0
   }
 
   /** Returns, for each other node, why it cannot hold the model. */

@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
-import { availableParallelism, cpus, freemem, totalmem } from 'node:os'
+import { availableParallelism, cpus, totalmem } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { gpusOfOneProgram } from '../../domain/placement/gpu-capacity.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { VERSION } from '../../platform/version.ts'
 import type { Isolation, NodeInventory } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
+import { availableRamMb } from '../memory/ram.ts'
 import type { ConfinementMechanisms } from '../processes/confinement.ts'
 import { CONTAINER_ISOLATION, processIsolation } from '../processes/isolation.ts'
 import { findGpus } from './nvidia.ts'
@@ -120,22 +120,6 @@ function cpuTimes(): { idle: number; total: number } {
     total += times.user + times.nice + times.sys + times.idle + times.irq
   }
   return { idle, total }
-}
-
-async function availableRamMb(): Promise<number> {
-  const limits = await Promise.all([memAvailable(), cgroupLimit()])
-  return Math.min(...limits) / MB
-}
-
-async function memAvailable(): Promise<number> {
-  const text = await readFile('/proc/meminfo', 'utf8').catch(() => '')
-  const kilobytes = /MemAvailable:\s+(\d+)/.exec(text)?.[1]
-  return kilobytes ? Number(kilobytes) * 1024 : freemem()
-}
-
-async function cgroupLimit(): Promise<number> {
-  const text = await readFile('/sys/fs/cgroup/memory.max', 'utf8').catch(() => 'max')
-  return /^\d+/.test(text) ? Number.parseInt(text, 10) : Number.POSITIVE_INFINITY
 }
 
 /** Returns the names of this machine's Intel XPUs; an empty list when xpu-smi is missing or fails. */

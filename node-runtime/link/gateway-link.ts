@@ -260,6 +260,12 @@ export class GatewayLink {
       return this.#refuse(stream, 'no_capacity', 'too many requests are waiting for this model on this node')
     }
     const { path, method = 'POST', content_type: contentType = 'application/json', files, turn } = meta
+    const { profile } = use.server
+    // An engine that can sleep has control routes, which no caller may reach, even if a gateway passed one on.
+    if (profile.sleep && path !== profile.infer_path) {
+      use[Symbol.dispose]()
+      return this.#refuse(stream, 'unsupported', `this model has no route ${path}`)
+    }
     const admission = files && inputs.enter()
     if (files && !admission) {
       use[Symbol.dispose]()

@@ -4,6 +4,7 @@ import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
 import { emit } from '../events.ts'
 import { type LoadedModel, MAX_PROTECTION_TTL_MS } from '../models/loaded-model.ts'
+import type { Sleeper } from '../models/sleeper.ts'
 import { chooseEviction, type PooledModel, type EvictionPlan } from './eviction.ts'
 import type { MemoryMeter } from './meter.ts'
 import type { MemoryReservations } from './reservations.ts'
@@ -20,6 +21,8 @@ export interface MemoryAllocatorOptions {
    */
   onMove: (model: LoadedModel, state: 'evicted' | 'idle' | 'loading_model') => void
   timeouts?: MemoryTimeouts
+  /** Puts models to sleep; by default, models are always stopped. */
+  sleeper?: Pick<Sleeper, 'canSleep' | 'fallAsleep'>
 }
 
 /** Time limits for memory that is not freed, in milliseconds. */
@@ -40,9 +43,15 @@ export class NotEnoughMemoryError extends Error {
 }
 
 interface MemoryRequest {
+  /** What it holds already counts as free. */
+  readonly holder: string
   readonly neededMb: number
   /** The number of pools that hold equal parts. */
   readonly count: number
+  /** The only pools that qualify. */
+  readonly pools?: readonly number[] | undefined
+  /** True for a load, which puts models to sleep rather than stop them. */
+  readonly isLoad?: boolean
 }
 
 export interface ReserveOptions {
@@ -50,8 +59,10 @@ export interface ReserveOptions {
   count?: number
   /** Ends the wait for recently loaded models. */
   signal?: AbortSignal
-  /** The model whose load needs the memory. */
+  /** The model whose load needs the memory. Idle models are then put to sleep rather than stopped, if they can be. */
   model?: LoadedModel
+  /** The only GPUs that qualify. */
+  pools?: readonly number[]
 }
 
 type EvictablePool = PooledModel & { readonly model: LoadedModel }
@@ -84,10 +95,10 @@ export class MemoryAllocator {
   async reserve(
     holder: string,
     neededMb: number,
-    { count = 1, signal, model }: ReserveOptions = {},
+    { count = 1, signal, model, pools }: ReserveOptions = {},
   ): Promise<readonly number[]> {
     const { memory, log } = this.#options
-    const room = { neededMb, count }
+    const room = { holder, neededMb, count, pools, isLoad: model !== undefined }
     const beganAt = performance.now()
     let next = this.#nextPlan(room)
     // Nothing is reserved during the wait, so waiting callers can't block each other.
@@ -114,15 +125,22 @@ export class MemoryAllocator {
       }
     }
     const { plan } = next
+    const restore = memory.savepoint(holder)
     // The reservation precedes the evictions, so that no other caller counts the same memory.
     memory.reserve(holder, neededMb, plan.pools)
     try {
-      await Promise.all(plan.victims.map(({ model }) => this.evict(model)))
+      if (model) await this.#vacate(plan)
+      else await Promise.all(plan.victims.map((victim) => this.evict(victim.model)))
     } catch (err) {
-      this.release(holder)
+      restore()
       throw err
     }
     return memory.gpusOf(holder)
+  }
+
+  /** Returns whether `reserve` could find the memory now or soon. */
+  canReserve(holder: string, neededMb: number, count: number): boolean {
+    return this.#nextPlan({ holder, neededMb, count, isLoad: true }) !== undefined
   }
 
   /**
@@ -134,7 +152,7 @@ export class MemoryAllocator {
     const idle = this.#evictable()
     const free = memory.freeByPool
     const { pools, victims } =
-      chooseEviction({ neededMb, count }, free, idle) ?? largestEviction(count, reachOf(memory, idle), idle)
+      chooseEviction({ neededMb, count }, free, idle) ?? largestEviction(count, reachOf(free, idle), idle)
     const remainingMb = new Map(pools.map((pool) => [pool, free[pool] ?? 0]))
     memory.reserve(holder, neededMb, pools)
     await Promise.all(
@@ -173,7 +191,8 @@ export class MemoryAllocator {
 
   /** Stops the server of a model; resolves once its memory is free, and throws a `NotEnoughMemoryError` when that takes too long. */
   async evict(model: LoadedModel): Promise<void> {
-    const { server } = model
+    const { sleeping } = model
+    const server = model.server ?? sleeping?.server
     if (!server) return
     const end = async () => {
       try {
@@ -181,14 +200,50 @@ export class MemoryAllocator {
         await server.stop()
       } catch (err) {
         // The model still holds its memory and can be evicted again later.
-        model.server = server
-        this.#options.onMove(model, 'idle')
+        if (sleeping) model.sleeping = sleeping
+        else model.server = server
+        this.#options.onMove(model, sleeping ? 'evicted' : 'idle')
         throw err
       }
     }
+    model.sleeping = undefined
     for (const gone of [model, ...model.leave()]) this.#options.onMove(gone, 'evicted')
     this.#leave(model, end())
     await this.whenGone(model)
+  }
+
+  /**
+   * Frees the memory of a plan's victims for a load. Those that can sleep are put to sleep, unless the GPU memory that
+   * they keep is needed too.
+   */
+  async #vacate({ pools, victims }: EvictionPlan<EvictablePool>): Promise<void> {
+    await Promise.all(victims.map(({ model }) => this.#sleepOrStop(model)))
+    const oldestFirst = victims.map(({ model }) => model).toSorted((a, b) => a.lastUsed - b.lastUsed)
+    for (const model of oldestFirst) {
+      if (!pools.some((pool) => this.#options.memory.isOverfull(pool))) return
+      // A model that a request is waking can't be stopped before that has ended.
+      await model.loading?.catch(() => {})
+      if (model.isEvictable) await this.evict(model)
+    }
+  }
+
+  async #sleepOrStop(model: LoadedModel): Promise<void> {
+    const { sleeper, onMove } = this.#options
+    const { server } = model
+    if (!server || !sleeper?.canSleep(model)) return this.evict(model)
+    const leave = async () => {
+      if (await sleeper.fallAsleep(model, server)) return
+      model.server = server
+      await this.evict(model)
+    }
+    for (const gone of [model, ...model.leave()]) onMove(gone, 'evicted')
+    const leaving = leave()
+    model.leaving = leaving
+    try {
+      await leaving
+    } finally {
+      if (model.leaving === leaving) model.leaving = undefined
+    }
   }
 
   /**
@@ -196,19 +251,28 @@ export class MemoryAllocator {
    * protected. Undefined when all evictable models together do not suffice.
    */
   #nextPlan(room: MemoryRequest): NextPlan | undefined {
-    const { freeByPool } = this.#options.memory
+    const free = this.#freeFor(room)
     const idle = this.#evictable()
     const now = performance.now()
-    const times = new Set(idle.map(({ model }) => Math.max(now, model.protectedUntil)).concat(now))
+    const { sleeper } = this.#options
+    const protectedUntil = ({ model }: EvictablePool) =>
+      room.isLoad && sleeper?.canSleep(model) ? model.awakeUntil : model.protectedUntil
+    const times = new Set(idle.map((one) => Math.max(now, protectedUntil(one))).concat(now))
     for (const at of [...times].toSorted((a, b) => a - b)) {
       const plan = chooseEviction(
         room,
-        freeByPool,
-        idle.filter(({ model }) => model.protectedUntil <= at),
+        free,
+        idle.filter((one) => protectedUntil(one) <= at),
       )
       if (plan) return { plan, at }
     }
     return undefined
+  }
+
+  /** Returns the free memory of each pool; of pools that don't qualify, less than any model needs. */
+  #freeFor({ holder, pools }: MemoryRequest): number[] {
+    const free = this.#options.memory.freeFor(holder)
+    return pools ? free.map((mb, pool) => (pools.includes(pool) ? mb : Number.NEGATIVE_INFINITY)) : free
   }
 
   /** Reports a model as loading, so that gateways know how long its load will wait. */
@@ -219,10 +283,10 @@ export class MemoryAllocator {
     this.#options.onMove(model, 'loading_model')
   }
 
-  #shortage({ neededMb, count }: MemoryRequest): string {
-    const { memory } = this.#options
-    const gpus = memory.gpus.length
-    const most = Math.floor(freeMemoryOn(reachOf(memory, this.#evictable()), count))
+  #shortage(room: MemoryRequest): string {
+    const { neededMb, count } = room
+    const gpus = this.#options.memory.gpus.length
+    const most = Math.floor(freeMemoryOn(reachOf(this.#freeFor(room), this.#evictable()), count))
     if (gpus < 2) return `needs ${neededMb} MB; at most ${most} MB can be freed on this node`
     const where = count === 1 ? 'one GPU' : `${count} GPUs in equal parts`
     return `needs ${neededMb} MB on ${where}; at most ${most} MB can be freed that way on the ${gpus} GPUs of this node`
@@ -248,12 +312,14 @@ export class MemoryAllocator {
       await this.#untilBack(model)
       model.memoryMb = 0
       model.gpus = []
+      model.sleepRamMb = 0
       this.release(model.modelKey)
     }
-    model.leaving = leave().finally(() => {
-      model.leaving = undefined
+    const leaving = leave().finally(() => {
+      if (model.leaving === leaving) model.leaving = undefined
     })
-    model.leaving.catch(() => {})
+    model.leaving = leaving
+    leaving.catch(() => {})
   }
 
   /** Waits without limit while the memory is known to be in use, and for `unknownMs` if its use is unknown. */
@@ -284,7 +350,7 @@ export class MemoryAllocator {
 }
 
 /** Returns, for each pool, the free memory plus the memory of its idle models. */
-const reachOf = ({ freeByPool }: MemoryReservations, idle: readonly PooledModel[]): number[] =>
+const reachOf = (freeByPool: readonly number[], idle: readonly PooledModel[]): number[] =>
   freeByPool.map((free, pool) => idle.reduce((sum, { heldByPool }) => sum + (heldByPool[pool] ?? 0), free))
 
 /** Returns the pools with the most reachable memory, and every idle model in them. */

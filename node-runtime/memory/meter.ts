@@ -6,6 +6,8 @@ import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import { gpuMemoryMb } from '../hardware/nvidia.ts'
 import { peakMb } from '../processes/process-usage.ts'
 
+const MB = 1024 * 1024
+
 /** Measures models in the memory that this node counts: VRAM on GPU nodes, RAM on others. */
 export interface MemoryMeter {
   /** Returns the reservation for a model without an observed peak. */
@@ -21,6 +23,8 @@ export interface MemoryMeter {
     heldMb: number,
     context?: ContextShape,
   ): number | undefined
+  /** Returns the size of the weights once they are loaded. */
+  weightsMb(spec: NodeModelSpec): number
   /** Returns whether this node could hold the model with this profile if it held nothing else. */
   fits(spec: NodeModelSpec, profile: RuntimeProfile): boolean
   /**
@@ -67,6 +71,8 @@ function contextNeed(
 const ramMb = (spec: NodeModelSpec, profile: RuntimeProfile): number =>
   Math.max(spec.memory_mb, estimateMb(profile, sizeOf(spec)))
 
+const weightsMb = (spec: NodeModelSpec): number => Math.ceil((sizeOf(spec) * scaleOf(spec)) / MB)
+
 const ramMeter = (totalMb: number): MemoryMeter => {
   const needOf = (spec: NodeModelSpec, profile: RuntimeProfile, shape: ContextShape | undefined) =>
     contextNeed(spec, profile, { limitMb: totalMb * MAX_CONTEXT_SHARE, shape })
@@ -77,6 +83,7 @@ const ramMeter = (totalMb: number): MemoryMeter => {
     minMb: (spec, profile, shape) => ramMb(spec, profile) + needOf(spec, profile, shape).least,
     contextMb: (spec, profile, heldMb) =>
       profile.fits_context ? Math.max(0, heldMb - ramMb(spec, profile)) : undefined,
+    weightsMb,
     fits: () => true,
     shareOf: () => undefined,
     measureMb: (pids) => peakMb(pids),
@@ -114,6 +121,7 @@ const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[], totalRamMb:
     if (profile.vram_mb > 0) return Math.max(0, heldMb - minVramMb(spec, profile))
     return contextNeed(spec, profile, { limitMb: totalRamMb * MAX_UNCOUNTED_SHARE, shape }).wanted
   },
+  weightsMb,
   fits: (spec, profile) =>
     (profile.tensor_parallel ?? 1) <= gpusOfOneProgram(gpus) &&
     minVramMb(spec, profile) <= maxVramMb(budgets, profile),

@@ -25,9 +25,17 @@ export class MemoryReservations {
   }
 
   get freeByPool(): number[] {
-    const free = [...this.#pools]
-    for (const held of this.#held.values()) for (const [pool, mb] of held) free[pool] = (free[pool] ?? 0) - mb
-    return free.map((mb) => Math.max(0, mb))
+    return this.#remaining().map((mb) => Math.max(0, mb))
+  }
+
+  /** Returns the free memory of each pool, counting the holder's own reservation as free. */
+  freeFor(holder: string): number[] {
+    return this.#remaining(holder).map((mb) => Math.max(0, mb))
+  }
+
+  /** Returns whether more memory is reserved in a pool than it has. */
+  isOverfull(pool: number): boolean {
+    return (this.#remaining()[pool] ?? 0) < 0
   }
 
   heldBy(holder: string): number {
@@ -58,8 +66,25 @@ export class MemoryReservations {
     this.#held.set(holder, new Map(pools.map((pool) => [pool, mb / pools.length])))
   }
 
+  /** Returns a function that restores a holder's present reservation, or the lack of one. */
+  savepoint(holder: string): () => void {
+    const held = this.#held.get(holder)
+    return () => {
+      if (held) this.#held.set(holder, held)
+      else this.#held.delete(holder)
+    }
+  }
+
   release(holder: string): void {
     this.#held.delete(holder)
+  }
+
+  /** Returns the memory of each pool without the reservations in it; negative if they exceed the pool. */
+  #remaining(except?: string): number[] {
+    const remaining = [...this.#pools]
+    for (const [holder, held] of this.#held)
+      if (holder !== except) for (const [pool, mb] of held) remaining[pool] = (remaining[pool] ?? 0) - mb
+    return remaining
   }
 
   #poolsOf(holder: string): readonly number[] {

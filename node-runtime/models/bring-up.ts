@@ -144,7 +144,9 @@ export class BringUp {
   /** Waits for memory, which may take a long time to be freed. A stopping node does not wait. */
   getRoom<T>(waiting: Promise<T>): Promise<T> {
     return unlessAborted(waiting, this.#options.stopping).catch((err: unknown) => {
-      throw err instanceof NotEnoughMemoryError ? new ModelUnavailableError('no_capacity', err.message) : err
+      throw err instanceof NotEnoughMemoryError
+        ? new ModelUnavailableError('no_capacity', err.message, err)
+        : err
     })
   }
 
@@ -241,6 +243,8 @@ export class BringUp {
     model.isWarmingUp = false
     onMove(model, 'loading_model')
     model.pids = []
+    model.weightsMb = meter.weightsMb(cached.spec)
+    model.serving = cached.spec.serving
     const startedAt = performance.now()
     try {
       const server = await loader.start(prepared, {

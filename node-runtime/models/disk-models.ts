@@ -28,11 +28,13 @@ export class DiskModels {
 
   /** Registers models that a job or an earlier run left on the disk, and records those that the quota has removed. */
   async sync(): Promise<void> {
-    const { cache, models, add, onGone } = this.#options
+    const { cache, models, add, onGone, unload } = this.#options
     const onDisk = new Set(await cache.list())
     for (const key of onDisk) if (!models.has(key)) add(key)
     for (const model of models.values()) {
-      if (model.state === 'evicted' && !onDisk.has(model.modelKey)) onGone(model)
+      if (model.state !== 'evicted' || onDisk.has(model.modelKey)) continue
+      if (model.sleeping) await unload(model).catch(() => {})
+      if (!model.sleeping) onGone(model)
     }
   }
 
@@ -55,7 +57,7 @@ export class DiskModels {
       if (model.isEvictable) await unload(model)
       // Loads begin within one turn of the event loop, so a model that is free here can't be loading when its removal
       // begins.
-      if (model.server || model.loading || model.leaving) return
+      if (model.server || model.sleeping || model.loading || model.leaving) return
       await Promise.all([cache.remove(modelKey), cache.remove(adapterKey(modelKey))])
       if (model.state === 'evicted') onGone(model)
       emit(log, 'model.files_freed', { model_key: modelKey })

@@ -3,7 +3,7 @@ import type { EngineFault, NodeModel, NodeModelState } from '../../schemas/nodes
 import type { Serving } from '../../schemas/nodes/serving.ts'
 import type { DownloadProgress } from '../weights/download-meter.ts'
 import type { Pins } from './pins.ts'
-import type { RunningServer } from './server.ts'
+import type { ModelServer, RunningServer } from './server.ts'
 import { withoutPaths } from './without-paths.ts'
 
 const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
@@ -11,6 +11,8 @@ const RETRY_DELAY_MS = { first: 1_000, longest: 300_000 }
 const ADAPTER = 'adapter'
 /** The maximum time for which a recently loaded model is protected from other loads. */
 export const MAX_PROTECTION_TTL_MS = 300_000
+/** The same for loads that only put it to sleep, which costs much less than another load. */
+const MAX_AWAKE_TTL_MS = 2_000
 const ENGINE_RETRY_TTL_MS = 3_600_000
 /**
  * The maximum length of an error message: programs may exit with arbitrarily long ones, and gateways limit the report's
@@ -26,15 +28,23 @@ export class LoadedModel {
   base: LoadedModel | undefined
   /** The models that are adapters in its server. */
   readonly adapters = new Set<LoadedModel>()
+  /** Its server while it sleeps, and the memory that the server needs when it wakes. */
+  sleeping: { readonly server: ModelServer; readonly awakeMb: number } | undefined
   inFlight = 0
   lastUsed = Date.now()
   memoryMb = 0
+  /** The size of its weights once they are loaded. */
+  weightsMb = 0
+  /** The RAM of its server for sleeping. Once the server has slept, it retains that RAM until it stops. */
+  sleepRamMb = 0
+  /** The settings of its endpoint with which its server was started. */
+  serving: Serving | undefined
   /** The indexes of the GPUs that hold the model. */
   gpus: readonly number[] = []
   loading: Promise<void> | undefined
   /** The last known process ids of its server, which the meter checks after their exit. */
   pids: readonly number[] = []
-  /** Settles when its last server has exited and its memory is free. */
+  /** Settles when its last server has exited and its memory is free, or when its server sleeps. */
   leaving: Promise<void> | undefined
   /** The number of failed health checks and probes in a row. */
   timesSick = 0
@@ -45,6 +55,8 @@ export class LoadedModel {
   delayMs = 0
   /** The `performance.now` time from which loads of other models, or an idle timeout, may evict it. */
   protectedUntil = 0
+  /** The `performance.now` time from which loads of other models may put it to sleep. */
+  awakeUntil = 0
   /** The `performance.now` time until which its load is waiting for protected models; undefined if it isn't waiting. */
   memoryAt: number | undefined
   /** True when it is loaded and this node polls no queue for it. */
@@ -95,9 +107,10 @@ export class LoadedModel {
     return this.server !== undefined && !this.#pins.isRetiring(this.modelKey)
   }
 
-  /** True for a loaded model without requests and without a pin. */
+  /** True for a loaded or sleeping model without requests and without a pin. */
   get isEvictable(): boolean {
-    const isFree = this.server !== undefined && this.inFlight === 0 && !this.loading && !this.#isPinned
+    const hasServer = this.server !== undefined || this.sleeping !== undefined
+    const isFree = hasServer && this.inFlight === 0 && !this.loading && !this.#isPinned
     return isFree && [...this.adapters].every((adapter) => !adapter.#isPinned)
   }
 
@@ -106,7 +119,9 @@ export class LoadedModel {
    * alternate in memory that fits only one would spend most of their time loading.
    */
   protect(loadMs: number): void {
-    this.protectedUntil = performance.now() + Math.min(loadMs, MAX_PROTECTION_TTL_MS)
+    const now = performance.now()
+    this.protectedUntil = now + Math.min(loadMs, MAX_PROTECTION_TTL_MS)
+    this.awakeUntil = now + Math.min(loadMs, MAX_AWAKE_TTL_MS)
   }
 
   get #isPinned(): boolean {
@@ -183,17 +198,19 @@ export class LoadedModel {
   }
 
   report(): NodeModel {
+    const server = this.server ?? this.sleeping?.server
     return {
       model_key: this.modelKey,
       state: this.state,
       in_flight: this.inFlight,
       ...(this.server && {
         max_concurrency: this.server.concurrency,
-        runtime_profile: this.server.profile.profile_id,
         ...(this.server.maxModelLen !== undefined && { max_model_len: this.server.maxModelLen }),
         ...(this.engineFault && { engine_fault: this.engineFault }),
       }),
+      ...(server && { runtime_profile: server.profile.profile_id }),
       memory_mb: this.memoryMb,
+      ...(this.sleeping && this.#state === 'evicted' && { asleep: true, ram_mb: this.sleepRamMb }),
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),
       ...(this.#isPinned && { pinned: true }),
       ...(this.server && this.#pins.isRetiring(this.modelKey) && { retiring: true }),

@@ -5,6 +5,7 @@ import { emit } from '../events.ts'
 import { MemoryAllocator } from '../memory/allocator.ts'
 import { fillsReservation, type MemoryMeter } from '../memory/meter.ts'
 import type { ModelPeaks } from '../memory/model-peaks.ts'
+import type { SleepRam } from '../memory/ram.ts'
 import type { MemoryReservations } from '../memory/reservations.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
 import { adapterKey } from '../weights/keys.ts'
@@ -15,14 +16,18 @@ import { ModelLoader, type ModelLoaderOptions } from './loader.ts'
 import type { Pins } from './pins.ts'
 import { reportOf } from './report.ts'
 import { ModelServer, type RunningServer } from './server.ts'
+import { Sleeper } from './sleeper.ts'
 import { ModelUnavailableError } from './unavailable.ts'
 import { ROUND_INTERVAL_MS, Upkeep } from './upkeep.ts'
+import { Waker } from './waker.ts'
 
 export interface ModelManagerOptions extends ModelLoaderOptions {
   memory: MemoryReservations
   measured: ModelPeaks
   meter: MemoryMeter
   pins: Pins
+  /** The RAM for sleeping models. */
+  ram: SleepRam
   /** Seconds without a request after which a loaded model is unloaded; 0 disables unloading. */
   idleUnloadS: number
 }
@@ -46,7 +51,8 @@ const STOP_GRACE_TIMEOUT_MS = 500
 /**
  * Manages this node's models through the states cold -> downloading_model -> loading_model -> warm -> running -> idle
  * -> evicted. There is one load per model at a time. Models are evicted to make room for a load, the least recently
- * used idle one first, or once they have been idle for too long. No load evicts a recently loaded model.
+ * used idle one first, or once they have been idle for too long. No load evicts a recently loaded model. An evicted
+ * model whose server can sleep keeps it, so that the next request only has to wake it.
  */
 export class ModelManager implements AsyncDisposable {
   /** The memory of this node, for models and all other work. */
@@ -54,6 +60,8 @@ export class ModelManager implements AsyncDisposable {
   readonly disk: DiskModels
   readonly #options: ModelManagerOptions
   readonly #bringUp: BringUp
+  readonly #sleeper: Sleeper
+  readonly #waker: Waker
   readonly #models = new Map<string, LoadedModel>()
   readonly #listeners = new Set<(model: NodeModel) => void>()
   readonly #stopping = new AbortController()
@@ -61,12 +69,13 @@ export class ModelManager implements AsyncDisposable {
 
   constructor(options: ModelManagerOptions) {
     this.#options = options
-    this.memoryAllocator = new MemoryAllocator({
-      ...options,
-      models: () => this.#models.values(),
-      onMove: (model, state) => this.#move(model, state),
-    })
+    const models = () => this.#models.values()
+    const onMove = (model: LoadedModel, state: NodeModel['state']) => this.#move(model, state)
+    const measure = (model: LoadedModel, server: RunningServer) => this.#measure(model, server)
     const unload = (model: LoadedModel) => this.memoryAllocator.evict(model)
+    const stopping = this.#stopping.signal
+    this.#sleeper = new Sleeper({ ...options, models, evict: unload, onMove, stopping })
+    this.memoryAllocator = new MemoryAllocator({ ...options, models, onMove, sleeper: this.#sleeper })
     this.disk = new DiskModels({
       ...options,
       models: this.#models,
@@ -74,24 +83,36 @@ export class ModelManager implements AsyncDisposable {
       onGone: (model) => this.#move(model, 'cold'),
       unload,
     })
-    this.#bringUp = new BringUp({
+    const { memoryAllocator } = this
+    const bringUp = new BringUp({
       ...options,
       loader: new ModelLoader(options),
-      memoryAllocator: this.memoryAllocator,
-      stopping: this.#stopping.signal,
+      memoryAllocator,
+      stopping,
       inUse: () => this.inUse(),
       onDisk: () => this.disk.sync(),
-      onMove: (model, state) => this.#move(model, state),
-      measure: (model, server) => this.#measure(model, server),
+      onMove,
+      measure,
       holdBase: (modelKey, needs) => this.#holdBase(modelKey, needs),
+    })
+    this.#bringUp = bringUp
+    this.#waker = new Waker({
+      ...options,
+      memoryAllocator,
+      isUnsuited,
+      getRoom: (waiting) => bringUp.getRoom(waiting),
+      onMove,
+      measure,
+      stopping,
     })
     const { pins, idleUnloadS } = options
     this.#upkeep = new Upkeep({
-      models: () => this.#models.values(),
+      models,
       idleMsOf: (modelKey) => pins.idleMs(modelKey),
       keepPinned: () => this.keepPinned(),
       syncDisk: () => this.disk.sync(),
-      measure: (model, server) => this.#measure(model, server),
+      relieveRam: () => this.#sleeper.relieve(),
+      measure,
       unload,
       noteUse: ({ modelKey, lastUsed }) => options.cache.touch(modelKey, new Date(lastUsed)),
       log: options.log,
@@ -188,17 +209,22 @@ export class ModelManager implements AsyncDisposable {
   }
 
   /**
-   * Stops the server of a model; returns the reason if it must not be stopped. On a draining node, requests in flight
-   * do not prevent it.
+   * Stops the server of a model, even if it sleeps; returns the reason if it must not be stopped. On a draining node,
+   * requests in flight do not prevent it.
    */
   async evict(modelKey: string, isDraining: boolean): Promise<string | undefined> {
     const model = this.#models.get(modelKey)
     if (model?.loading) return 'it is being loaded'
-    if (!model?.server) return undefined
+    if (!model?.server && !model?.sleeping) return undefined
     if (this.#options.pins.has(modelKey)) return 'it is pinned to this node'
     if (model.inFlight > 0 && !isDraining) return `requests in progress: ${model.inFlight}`
     await this.memoryAllocator.evict(model)
     return undefined
+  }
+
+  /** Stops the sleeping models of a draining node, because no request will wake them. */
+  endSleep(): Promise<void> {
+    return this.#sleeper.endAll()
   }
 
   /** Loads the pinned models that are not loaded. */
@@ -214,7 +240,8 @@ export class ModelManager implements AsyncDisposable {
     this.#stopping.abort(new ModelUnavailableError('stopping', 'this node is stopping'))
     this.#upkeep[Symbol.dispose]()
     await Promise.all(
-      [...this.#models.values()].map(async ({ loading, server }) => {
+      [...this.#models.values()].map(async (model) => {
+        const { loading, server = model.sleeping?.server } = model
         await loading?.catch(() => {})
         await server?.stop({ graceMs: STOP_GRACE_TIMEOUT_MS })
       }),
@@ -273,8 +300,11 @@ export class ModelManager implements AsyncDisposable {
     try {
       // The model's last server may still be stopping and use its memory.
       await this.#bringUp.getRoom(this.memoryAllocator.whenGone(model))
-      const server = await this.#bringUp.run(model)
-      void server.exited.then((exit) => this.#died(model, server, exit))
+      if (!(await this.#waker.wake(model))) {
+        const server = await this.#bringUp.run(model)
+        void server.exited.then((exit) => this.#died(model, server, exit))
+        emit(log, 'model.loaded', { model_key: modelKey, ms: Math.round(performance.now() - startedAt) })
+      }
     } catch (err) {
       const message = err instanceof Error ? err.message : String(err)
       const isUnusable = blamesWeights(err)
@@ -292,7 +322,6 @@ export class ModelManager implements AsyncDisposable {
     }
     model.succeed()
     this.#move(model, 'warm')
-    emit(log, 'model.loaded', { model_key: modelKey, ms: Math.round(performance.now() - startedAt) })
   }
 
   /** Returns the models whose weights must stay on the disk. */
@@ -302,18 +331,21 @@ export class ModelManager implements AsyncDisposable {
   }
 
   #died(model: LoadedModel, server: RunningServer, { code }: ProcessExit): void {
-    if (model.server !== server || this.#stopping.signal.aborted) return
+    const wasAsleep = model.sleeping?.server === server
+    if ((model.server !== server && !wasAsleep) || this.#stopping.signal.aborted) return
+    model.sleeping = undefined
     for (const adapter of model.leave()) this.#move(adapter, 'evicted')
     const how = code > 128 ? `on signal ${code - 128}` : `with status ${code}`
-    model.fail(
+    const message =
       server.excess === undefined
         ? `the model server exited unexpectedly ${how}. ${server.lastWords || 'It had no output.'}`
-        : `the node ended the model server: ${server.excess}`,
-    )
+        : `the node ended the model server: ${server.excess}`
+    // The exit of a sleeping server harms no request and does not delay the next load.
+    if (!wasAsleep) model.fail(message)
     this.memoryAllocator.releaseWhenFree(model)
     this.#move(model, 'evicted')
     if (server.gpuFault !== undefined || server.profile.vram_mb > 0) this.#options.gpuHealth?.suspect()
-    emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: model.error })
+    emit(this.#options.log, 'model.server_died', { model_key: model.modelKey, err: message })
   }
 
   async #measure(model: LoadedModel, server: RunningServer): Promise<void> {
@@ -335,8 +367,11 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
+const mustReturn = (model: LoadedModel): boolean =>
+  model.server !== undefined && isUnsuited(model, model.server)
+
 /** Returns whether a model's server runs on another engine than its work needs, or accepts no adapters although it must. */
-const mustReturn = ({ server, isReplaced, needsOwnEngine, needsAdapters }: LoadedModel): boolean =>
-  server !== undefined &&
-  ((isReplaced && needsOwnEngine) ||
-    (needsAdapters && server.profile.adapters !== undefined && !server.adapters))
+const isUnsuited = (
+  { isReplaced, needsOwnEngine, needsAdapters }: LoadedModel,
+  { profile, adapters }: RunningServer,
+): boolean => (isReplaced && needsOwnEngine) || (needsAdapters && profile.adapters !== undefined && !adapters)

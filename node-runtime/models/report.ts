@@ -18,7 +18,8 @@ export function reportOf(models: Iterable<LoadedModel>): NodeModel[] {
   const shown = [...models].filter(({ state, retryAt }) => state !== 'cold' || retryAt > now)
   const all = shown.slice(0, MAX_REPORTED).map((model) => model.report())
   if (shown.length <= MAX_REPORTED && bytesOf(all) <= MAX_REPORT_BYTES) return all
-  const isOnDisk = ({ state }: LoadedModel) => state === 'evicted' || state === 'cold'
+  const isOnDisk = ({ state, sleeping }: LoadedModel) =>
+    (state === 'evicted' && !sleeping) || state === 'cold'
   const newestFirst = shown.toSorted(
     (a, b) => Number(isOnDisk(a)) - Number(isOnDisk(b)) || b.lastUsed - a.lastUsed,
   )

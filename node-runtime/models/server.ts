@@ -68,7 +68,7 @@ export interface ServerStartOptions {
 export type ServerPool = Pick<WatchedPool, 'request' | 'dispatch' | 'needsProbe' | 'isSuspect'>
 
 /** A server with a process of its own, or an adapter in the server of its base. */
-export type RunningServer = Omit<ModelServer, 'pool'> & { readonly pool: ServerPool }
+export type RunningServer = Omit<ModelServer, 'pool' | 'control'> & { readonly pool: ServerPool }
 
 /** The address of a server that is ready, and the concurrency that it chose if it differs from its profile's. */
 type ReadyServer = ServerAddress & { concurrency?: number }
@@ -223,6 +223,14 @@ export class ModelServer {
     } catch {
       return false
     }
+  }
+
+  /** Calls a route that is only for the node, and returns its response. Throws unless the status is 200. */
+  async control(method: 'GET' | 'POST', path: string, signal: AbortSignal): Promise<unknown> {
+    const answer = await this.#healthPool.request({ method, path, signal })
+    const text = await answer.body.text()
+    if (answer.statusCode === 200) return JSON.parse(text)
+    throw new ModelServerError(`${path} ${withoutPaths(faultInOneLine(answer.statusCode, text))}`)
   }
 
   /** Ends the server at once, for a reason that its model reports. The exit is handled like a crash. */

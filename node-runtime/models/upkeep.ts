@@ -11,6 +11,8 @@ export interface UpkeepOptions {
   keepPinned: () => void
   /** Syncs the list of models with the disk. */
   syncDisk: () => Promise<void>
+  /** Stops sleeping models if the machine is short of RAM. */
+  relieveRam: () => Promise<void>
   measure: (model: LoadedModel, server: RunningServer) => Promise<void>
   unload: (model: LoadedModel) => Promise<void>
   /** Stores on the disk when a model was last used. */
@@ -28,8 +30,12 @@ const HEALTH_TIMEOUT_MS = 5_000
 /** A probe may wait for its turn behind long generations. */
 const PROBE_TIMEOUT_MS = 60_000
 const MAX_SICK = 3
+const NO_HEALTH = 'it stopped answering its health check'
 
-/** Measures loaded models, ends servers that no longer answer or fail all requests, unloads idle models, and reloads pinned ones. */
+/**
+ * Measures loaded models, ends servers that no longer answer or fail all requests, unloads idle models, stops sleeping ones if
+ * RAM is scarce, and reloads pinned ones.
+ */
 export class Upkeep implements Disposable {
   readonly #options: UpkeepOptions
   readonly #timer: NodeJS.Timeout
@@ -50,25 +56,30 @@ export class Upkeep implements Disposable {
   async #round(): Promise<void> {
     this.#options.keepPinned()
     await this.#options.syncDisk().catch(() => {})
+    await this.#options.relieveRam()
     await Promise.all([...this.#options.models()].map((model) => this.#lookAfter(model)))
   }
 
   async #lookAfter(model: LoadedModel): Promise<void> {
-    const { server } = model
-    if (!server || this.#inRound.has(model)) return
+    const { server, sleeping } = model
+    if ((!server && !sleeping) || this.#inRound.has(model)) return
     this.#inRound.add(model)
     try {
-      await this.#lookAfterServer(model, server)
+      if (this.#isIdle(model)) await this.#unload(model)
+      else if (server) await this.#lookAfterServer(model, server)
+      else if (sleeping) await this.#countFault(model, sleeping.server, await faultAsleep(sleeping.server))
     } finally {
       this.#inRound.delete(model)
     }
   }
 
   async #lookAfterServer(model: LoadedModel, server: RunningServer): Promise<void> {
-    if (this.#isIdle(model)) return this.#unload(model)
     await this.#options.measure(model, server)
     await this.#noteUse(model)
-    const fault = await this.#faultOf(model, server)
+    await this.#countFault(model, server, await this.#faultOf(model, server))
+  }
+
+  async #countFault(model: LoadedModel, server: RunningServer, fault: string | undefined): Promise<void> {
     if (fault === undefined) model.timesSick = 0
     else if (++model.timesSick >= MAX_SICK) await server.end(fault)
   }
@@ -84,7 +95,7 @@ export class Upkeep implements Disposable {
     if (typeof probed === 'object') return `its requests failed in a row, and so did a probe: ${probed.error}`
     const isBusy = model.inFlight > 0 && !server.pool.isSuspect
     if (isBusy || (await server.isHealthy(HEALTH_TIMEOUT_MS))) return undefined
-    return 'it stopped answering its health check'
+    return NO_HEALTH
   }
 
   /** Unloads a model. If its server can't be stopped, the model keeps its memory and the next round tries again. */
@@ -111,3 +122,7 @@ export class Upkeep implements Disposable {
     await this.#options.noteUse(model)
   }
 }
+
+/** Returns the fault of a sleeping server, if any. A sleeping server only answers its health check. */
+const faultAsleep = async (server: RunningServer): Promise<string | undefined> =>
+  (await server.isHealthy(HEALTH_TIMEOUT_MS)) ? undefined : NO_HEALTH

@@ -112,6 +112,10 @@ export const NodeModel = Type.Object({
   memory_mb: Megabytes,
   /** The indexes of the GPUs that hold the model in equal parts; absent if the model is in RAM, and on older nodes. */
   gpus: Type.Optional(Type.Array(Type.Integer({ minimum: 0, maximum: 63 }), { maxItems: 64 })),
+  /** True for an `evicted` model whose server sleeps; `memory_mb` is the GPU memory that it still uses. */
+  asleep: Type.Optional(Type.Boolean()),
+  /** The RAM reserved for the weights of a sleeping model. */
+  ram_mb: Type.Optional(Megabytes),
   /** True when the platform pinned the model, so that it is never evicted. */
   pinned: Type.Optional(Type.Boolean()),
   /** True while the model is loaded and the node unloads it once no request uses it. */

@@ -20,6 +20,24 @@ const EngineCounts = Type.Object(
 )
 export type EngineCounts = Static<typeof EngineCounts>
 
+/**
+ * The routes of an engine that can free its GPU memory while it keeps its weights in RAM. Only the node calls them.
+ */
+const SleepRoutes = Type.Object(
+  {
+    /** Called with POST: the engine moves its weights to RAM, frees its GPU memory and responds. */
+    sleep: Type.String({ pattern: '^/' }),
+    /** Called with POST: the engine takes its GPU memory again and responds. */
+    wake: Type.String({ pattern: '^/' }),
+    /** Called with GET; returns `{"is_sleeping": boolean}`. */
+    is_sleeping: Type.String({ pattern: '^/' }),
+    /** MB of RAM for each MB of weights. */
+    ram_per_weights_mb: Type.Number({ exclusiveMinimum: 0 }),
+  },
+  { additionalProperties: false },
+)
+export type SleepRoutes = Static<typeof SleepRoutes>
+
 export const RuntimeProfile = Type.Object(
   {
     profile_id: Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
@@ -170,6 +188,8 @@ export const RuntimeProfile = Type.Object(
     max_concurrency: Type.Integer({ minimum: 1 }),
     /** If set, the concurrency follows the number of requests that the engine runs, up to `max_concurrency`. */
     engine_counts: Type.Optional(EngineCounts),
+    /** Set if the server can sleep while other models use its GPU memory. */
+    sleep: Type.Optional(SleepRoutes),
     /** A load that makes no progress for this long is aborted. */
     start_timeout_s: Type.Integer({ minimum: 1 }),
     stop_grace_s: Type.Number({ minimum: 0 }),

@@ -20,6 +20,7 @@ import { devicesOf, gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
 import { Links } from '../../node-runtime/link/links.ts'
 import { memoryMeter } from '../../node-runtime/memory/meter.ts'
 import { ModelPeaks } from '../../node-runtime/memory/model-peaks.ts'
+import { SleepRam } from '../../node-runtime/memory/ram.ts'
 import { MemoryReservations } from '../../node-runtime/memory/reservations.ts'
 import { InputFiles } from '../../node-runtime/models/input-files.ts'
 import { ModelManager } from '../../node-runtime/models/manager.ts'
@@ -200,6 +201,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     runnable: inventory.profiles,
     fits: (spec, profile) => meter.fits(spec, profile),
     pins,
+    ram: new SleepRam({ totalMb: inventory.ram_mb, pct: config.HEARTH_NODE_SLEEP_PCT }),
     idleUnloadS: config.HEARTH_IDLE_UNLOAD_S,
     measured: new ModelPeaks(
       join(dir, inventory.hardware === 'gpu' ? 'measured-vram.json' : 'measured.json'),
@@ -259,7 +261,10 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
         emit(log, 'node.gateways_save_failed', { err }),
       ),
     onNoLink,
-    onDraining,
+    onDraining: (draining) => {
+      onDraining(draining)
+      if (draining) void models.endSleep()
+    },
     onSharing,
     onStay: ({ pinned, retiring, idle_timeouts }) => {
       if (retiring) pins.setRetiring(retiring)

@@ -103,7 +103,7 @@ export const isModelKey = (key: string): boolean => key.length <= MAX_NAME && is
 export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
   const named = models.filter(({ model_key }) => isModelKey(model_key))
   if (named.length <= MAX_MODELS) return named.map(boundedModel)
-  const isOnDisk = ({ state }: NodeModel) => state === 'evicted' || state === 'cold'
+  const isOnDisk = ({ state, asleep }: NodeModel) => (state === 'evicted' && !asleep) || state === 'cold'
   return named
     .toSorted((a, b) => Number(isOnDisk(a)) - Number(isOnDisk(b)))
     .slice(0, MAX_MODELS)

@@ -20,7 +20,7 @@ export function NodeModels({ of }: { of: NodeDetail }) {
           { head: 'Model', cell: ({ model_key }) => <span className="mono">{model_key}</span> },
           {
             head: 'State',
-            state: ({ state }) => ({ as: 'nodeModel', of: state }),
+            state: ({ state, asleep }) => ({ as: 'nodeModel', of: asleep ? 'asleep' : state }),
             cell: (model) => <Loads model={model} />,
           },
           { head: 'In progress', align: 'right', cell: ({ in_flight }) => in_flight },

@@ -75,6 +75,36 @@ describe('placement', () => {
     assert.equal(place([host], buildNeed({ base_key: 'base', atLeast: 'cached' }), half).chosen, undefined)
   })
 
+  it('prefers a node where the model sleeps over one with its weights only, and a loaded copy over both', () => {
+    const warm = buildNode({ node_id: 'warm', load: 1, memory_free_mb: 0, models: [buildModel()] })
+    const sleeping = buildModel({ state: 'evicted', asleep: true, memory_mb: 100 })
+    const asleep = buildNode({ node_id: 'asleep', load: 1, memory_free_mb: 0, models: [sleeping] })
+    const cached = buildNode({ node_id: 'cached', models: [buildModel({ state: 'evicted', memory_mb: 0 })] })
+
+    assert.deepEqual(place([cached, asleep], buildNeed(), half).chosen, {
+      node_id: 'asleep',
+      warmth: 'cached',
+      asleep: true,
+      score: 64,
+    })
+    const { chosen, explain } = place([cached, asleep, warm], buildNeed(), half)
+    assert.equal(chosen?.node_id, 'warm')
+    assert.deepEqual(
+      explain().map(({ node_id, reason }) => [node_id, reason]),
+      [
+        ['cached', 'scores 60, below 80'],
+        ['asleep', 'scores 64, below 80'],
+        ['warm', ''],
+      ],
+    )
+    const index = new PlacementIndex()
+    index.put(asleep)
+    assert.deepEqual(index.count('m'), { warm: 0, cached: 1 })
+    index.setModel('asleep', buildModel({ state: 'evicted' }))
+    assert.equal(index.place(buildNeed(), half).chosen, undefined)
+    assert.equal(index.rejectReason('asleep', buildNeed({ atLeast: 'warm' })), 'has the model only cached')
+  })
+
   it("does not load a model that needs VRAM on a node that can't use its GPUs", () => {
     const gpus = [{ memory_mb: 1_000, free_mb: 1_000 }]
     const gpu = { hardware: 'gpu' as const, gpus }
@@ -238,6 +268,7 @@ function change(index: PlacementIndex, current: Map<string, NodeSnapshot>, rando
       ...model,
       in_flight: state === 'running' ? 1 : 0,
       ...(random() < 0.2 && { retry_at: int(random, 4) }),
+      ...(state === 'evicted' && random() < 0.5 && { asleep: true }),
     }
   }
   const existing = current.get(node_id)
@@ -277,13 +308,15 @@ function scoreOf(node: NodeSnapshot, need: PlacementNeed): number | undefined {
   if (warmth !== 'warm') {
     if ((model?.retry_at ?? 0) > need.now) return undefined
     const idle = node.models.filter(
-      ({ state, in_flight }) => in_flight === 0 && (state === 'idle' || state === 'warm'),
+      ({ state, in_flight, asleep }) =>
+        in_flight === 0 && (state === 'idle' || state === 'warm' || asleep === true),
     )
     const reach = node.memory_free_mb + idle.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
     const onItsWay = model?.state === 'loading_model' || model?.state === 'downloading_model'
     if (!onItsWay && reach < need.memory_mb) return undefined
   }
-  return WARMTH_SCORE[warmth] + pointsOf(node, 0)
+  const points = pointsOf(node, 0)
+  return model?.asleep ? Math.round(700 + 3 * points) / 10 : WARMTH_SCORE[warmth] + points
 }
 
 function bestScore(nodes: NodeSnapshot[], need: PlacementNeed): number | undefined {

@@ -147,7 +147,7 @@ describe('a language model on vLLM', () => {
 
       const expectedArgs =
         'serve /model --served-model-name model --uds /run/hearth/server.sock ' +
-        '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid --max-model-len auto'
+        '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid --max-model-len auto --enable-sleep-mode'
       assert.deepEqual(Cmd, [...expectedArgs.split(' '), ...options])
     })
   }
@@ -159,7 +159,7 @@ describe('a language model on vLLM', () => {
       const { Cmd } = await created(profileOf('llm-vllm'), type)
       rmSync(path)
 
-      assert.deepEqual(Cmd?.slice(Cmd.indexOf('auto') + 1), options)
+      assert.deepEqual(Cmd?.slice(Cmd.indexOf('--enable-sleep-mode') + 1), options)
     })
   }
 
@@ -210,7 +210,7 @@ describe('a language model on vLLM', () => {
     const socket = argv[argv.indexOf('--uds') + 1]
     const expectedArgs =
       `-m vllm.entrypoints.cli.main serve ${folder.path} --served-model-name model --uds ${socket} ` +
-      '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid --max-model-len auto'
+      '--gpu-memory-utilization 0.9 --tensor-parallel-size 1 --allowed-media-domains media.invalid --max-model-len auto --enable-sleep-mode'
     assert.deepEqual(argv, [...expectedArgs.split(' '), ...HERMES, '--reasoning-parser', 'qwen3'])
     assert.equal(env['HF_HUB_OFFLINE'], '1')
     assert.equal(env['CUDA_VISIBLE_DEVICES'], '0')

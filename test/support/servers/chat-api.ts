@@ -10,7 +10,7 @@ const FAKE_LLM = fileURLToPath(new URL('nodes/fake-llm.ts', import.meta.url))
 /** Starting Node accounts for most of a fake model server's load time. */
 export const FAKE_LLM_SERVER = { command: [process.execPath, FAKE_LLM, '{model_dir}'], inferPath: CHAT_PATH }
 
-type Weights = Parameters<typeof addModel>[1] & { config?: object }
+type Weights = Parameters<typeof addModel>[1] & { config?: object; memoryMb?: number }
 
 export interface FakeStats {
   requests: number
@@ -59,8 +59,9 @@ export class ChatApi implements AsyncDisposable {
 
   /** Creates an endpoint for a model that isn't on any node. */
   async cold(weights: Weights, overrides: Partial<NewEndpoint> = {}): Promise<EndpointRow> {
-    const { config, ...rest } = weights
-    const modelKey = await addModel(this.api, rest, { ...(config && { config }) })
+    const { config, memoryMb, ...rest } = weights
+    const needs = { ...(config && { config }), ...(memoryMb !== undefined && { memoryMb }) }
+    const modelKey = await addModel(this.api, rest, needs)
     const { db } = this.api.database
     const version = await db
       .selectFrom('model_version')

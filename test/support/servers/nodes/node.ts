@@ -43,6 +43,8 @@ export interface TestNodeOptions {
   jobs?: boolean
   /** Seconds after which a model without requests is unloaded; none by default. */
   idleUnloadS?: number
+  /** The share of RAM for sleeping models, in percent; by default the same as on a real node. */
+  sleepPct?: number
   /** Seconds of silence after which a load fails. */
   startTimeoutS?: number
   /** Models that it keeps loaded. */
@@ -96,6 +98,7 @@ export async function startNode(api: TestApi, options: TestNodeOptions = {}): Pr
     HEARTH_NODE_MEMORY_MB: String(options.memoryMb ?? 1_000),
     HEARTH_NODE_CACHE_MB: String(options.cacheMb ?? 1_000),
     HEARTH_IDLE_UNLOAD_S: String(options.idleUnloadS ?? 0),
+    ...(options.sleepPct !== undefined && { HEARTH_NODE_SLEEP_PCT: String(options.sleepPct) }),
     ...(options.edgeMb && { HEARTH_NODE_EDGE_MB: String(options.edgeMb) }),
     HEARTH_NODE_PINNED: options.pinned?.join(',') ?? '',
     ...(options.containerSocket && { HEARTH_CONTAINER_SOCKET: options.containerSocket }),
@@ -216,8 +219,12 @@ export async function addModel(
     runs?: number
     /** For fake embedding models: whether they accept lists of strings. */
     batches?: boolean
-    /** For the fake vLLM: every request fails. */
+    /** For the fake vLLM: every request fails, or falling asleep, or waking up that many times. */
     fails?: boolean
+    sleep_fails?: boolean
+    wake_fails?: number
+    /** For the fake vLLM: seconds that waking up takes. */
+    wake_s?: number
   },
   {
     memoryMb = 50,
