@@ -101,6 +101,13 @@ function lookCommands(nodes: Command): void {
       const engineFaults = node.models.flatMap(({ model_key, runtime_profile = '', engine_fault: fault }) =>
         fault ? [[model_key, runtime_profile, fault.runtime_profile, fault.error]] : [],
       )
+      const processes = node.processes.map((one) => [
+        one.model_key ?? `run ${one.run_id}`,
+        one.ram_mb,
+        one.ram_peak_mb,
+        one.vram_mb ?? null,
+        one.vram_peak_mb ?? null,
+      ])
       const environments = node.environments.map((one) => [one.name, one.state, one.error])
       const work = node.work.map((one) => [one.kind, one.id, one.attempt, one.since])
       print(
@@ -113,6 +120,7 @@ function lookCommands(nodes: Command): void {
           ...(engineFaults.length > 0
             ? [table(['MODEL', 'SERVED BY', 'FAILED ENGINE', 'ERROR'], engineFaults)]
             : []),
+          table(['MEASURED MEMORY', 'RAM MB', 'PEAK', 'VRAM MB', 'PEAK'], processes),
           table(['ENVIRONMENT', 'STATE', 'ERROR'], environments),
           table(['WORK', 'ID', 'ATTEMPT', 'SINCE'], work),
         ].join('\n\n'),

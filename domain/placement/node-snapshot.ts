@@ -5,6 +5,7 @@ import type {
   GpuCapacity,
   NodeEnvironment,
   NodeModel,
+  ProcessMemory,
   NodeSharing,
   SplitProfile,
 } from '../../schemas/nodes/node.ts'
@@ -26,6 +27,8 @@ export interface NodeSnapshot {
   readonly draining: boolean
   /** Every model that is loaded, loading, or on this node's disk (`evicted`). */
   readonly models: readonly NodeModel[]
+  /** The measured memory of its model servers and runs; absent when the node does not report it. */
+  readonly processes?: readonly ProcessMemory[]
   /** The environments of its profiles; absent when the node does not report them. */
   readonly environments?: readonly NodeEnvironment[]
   /** The GPUs by index; absent when memory is RAM or the node doesn't report them. */

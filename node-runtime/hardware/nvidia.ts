@@ -52,11 +52,23 @@ export async function hasNvidiaDevice(folder = PCI_DEVICES): Promise<boolean> {
 
 /** Returns the memory in MB that these processes use on all GPUs together; undefined when the driver does not report it. */
 export async function gpuMemoryMb(pids: readonly number[]): Promise<number | undefined> {
-  const rows = await query('--query-compute-apps=pid,used_gpu_memory')
-  const ours = rows?.filter(([pid]) => pids.includes(Number(pid)))
-  // A driver without accounting reports `[N/A]` for a process.
-  const total = ours?.reduce((sum, [, memory]) => sum + Number(memory), 0)
+  const byPid = await gpuMemoryByPid()
+  return byPid && totalOf(byPid, pids)
+}
+
+/** Returns the sum over these processes; undefined for a driver without accounting, which reports `[N/A]`. */
+export function totalOf(byPid: ReadonlyMap<number, number>, pids: readonly number[]): number | undefined {
+  const total = pids.reduce((sum, pid) => sum + (byPid.get(pid) ?? 0), 0)
   return Number.isNaN(total) ? undefined : total
+}
+
+/** Returns the memory in MB of each process on all GPUs together; undefined when the driver does not report it. */
+export async function gpuMemoryByPid(): Promise<ReadonlyMap<number, number> | undefined> {
+  const rows = await query('--query-compute-apps=pid,used_gpu_memory')
+  if (!rows) return undefined
+  const byPid = new Map<number, number>()
+  for (const [pid, memory] of rows) byPid.set(Number(pid), (byPid.get(Number(pid)) ?? 0) + Number(memory))
+  return byPid
 }
 
 /**

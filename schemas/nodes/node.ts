@@ -208,6 +208,20 @@ export const DiskFault = Type.Object({
 })
 export type DiskFault = Static<typeof DiskFault>
 
+/** The measured memory of a model server or a training run, and its peak since the process started. */
+export const ProcessMemory = Type.Object({
+  /** Present for a model server. */
+  model_key: Type.Optional(Type.String({ maxLength: 200 })),
+  /** Present for a training run. */
+  run_id: Type.Optional(Type.String({ maxLength: 100 })),
+  ram_mb: Megabytes,
+  ram_peak_mb: Megabytes,
+  /** Absent on nodes without GPUs, and if the driver does not report it. */
+  vram_mb: Type.Optional(Megabytes),
+  vram_peak_mb: Type.Optional(Megabytes),
+})
+export type ProcessMemory = Static<typeof ProcessMemory>
+
 /** A node's report on its link. The node always sends the full report, often enough for placement. */
 export const NodeReport = Type.Object({
   memory_total_mb: Megabytes,
@@ -228,6 +242,8 @@ export const NodeReport = Type.Object({
   /** Absent while its disks have free space, and on older nodes. */
   disk_fault: Type.Optional(DiskFault),
   models: Type.Array(NodeModel),
+  /** Measured every 15 seconds; absent on older nodes. */
+  processes: Type.Optional(Type.Array(ProcessMemory, { maxItems: 256 })),
   environments: Type.Optional(Type.Array(NodeEnvironment, { maxItems: 64 })),
 })
 export type NodeReport = Static<typeof NodeReport>
@@ -319,6 +335,8 @@ export const NodeView = Type.Object({
    */
   ordered_models: Type.Array(Type.String()),
   models: Type.Array(NodeModel),
+  /** The measured memory of its model servers and training runs. Servers in containers are not measured. */
+  processes: Type.Array(ProcessMemory),
   environments: Type.Array(NodeEnvironment),
   /** Null while the node reaches the gate. */
   gate_fault: Nullable(GateFault),

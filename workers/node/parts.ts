@@ -20,6 +20,7 @@ import { devicesOf, gpuBudgets } from '../../node-runtime/hardware/nvidia.ts'
 import { Links } from '../../node-runtime/link/links.ts'
 import { memoryMeter } from '../../node-runtime/memory/meter.ts'
 import { ModelPeaks } from '../../node-runtime/memory/model-peaks.ts'
+import { ProcessMemoryMeter } from '../../node-runtime/memory/process-memory.ts'
 import { SleepRam } from '../../node-runtime/memory/ram.ts'
 import { MemoryReservations } from '../../node-runtime/memory/reservations.ts'
 import { InputFiles } from '../../node-runtime/models/input-files.ts'
@@ -217,6 +218,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     log,
   })
   await models.init()
+  const processes = new ProcessMemoryMeter({ running: () => driver.running, hasGpus: devices.length > 0 })
   const report = reporter({
     catalog,
     inventory,
@@ -225,6 +227,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     tools,
     work,
     environments,
+    processes,
     isDraining,
     gateFault,
     gpuFault: () => gpuHealth.fault,
@@ -275,6 +278,7 @@ export async function openNode(config: Config, log: Logger, options: NodeOptions
     onForget: (modelKeys) => void models.disk.forget(modelKeys),
   })
   const preparing = new AbortController()
+  preparing.signal.addEventListener('abort', () => processes[Symbol.dispose]())
   void followTools(tools, { control, log, signal: preparing.signal })
   if (gpuFailure !== undefined) gpuHealth.failed(gpuFailure)
   void gpuHealth.check()

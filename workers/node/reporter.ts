@@ -2,6 +2,7 @@ import { gpusOfOneProgram } from '../../domain/placement/gpu-capacity.ts'
 import type { WorkRegistry } from '../../node-runtime/control/work-registry.ts'
 import type { Environments } from '../../node-runtime/environments/environments.ts'
 import { loadMeter } from '../../node-runtime/hardware/inventory.ts'
+import type { ProcessMemoryMeter } from '../../node-runtime/memory/process-memory.ts'
 import type { MemoryReservations } from '../../node-runtime/memory/reservations.ts'
 import type { ModelManager } from '../../node-runtime/models/manager.ts'
 import type { Tools } from '../../node-runtime/tools/tools.ts'
@@ -17,6 +18,7 @@ export interface ReportedParts {
   tools: Pick<Tools, 'report'>
   work: Pick<WorkRegistry, 'size'>
   environments: Pick<Environments, 'report'>
+  processes: Pick<ProcessMemoryMeter, 'report'>
   isDraining: () => boolean
   gateFault: () => GateFault | undefined
   gpuFault: () => GpuFault | undefined
@@ -45,6 +47,7 @@ export function reporter(parts: ReportedParts) {
       ...(gpu_fault && { gpu_fault }),
       ...(disk_fault && { disk_fault }),
       models: [...parts.models.report(), ...parts.tools.report()],
+      processes: parts.processes.report(),
       environments: parts.environments.report(),
     }
   }

@@ -70,7 +70,7 @@ export function snapshotOf({
   models: readonly NodeModel[]
 }): NodeSnapshot {
   const { memory_total_mb, memory_free_mb, load, environments, gpus, gpus_per_model, split_profiles } = report
-  const { gate_fault, gpu_fault, disk_fault } = report
+  const { gate_fault, gpu_fault, disk_fault, processes } = report
   const { hardware, profiles, cpus } = inventory
   return {
     node_id: nodeId,
@@ -85,6 +85,7 @@ export function snapshotOf({
     draining: report.draining || decided.draining,
     models,
     ...(environments && { environments }),
+    ...(processes && { processes }),
     ...(gpus && { gpus }),
     ...(gpus_per_model !== undefined && { gpus_per_model }),
     ...(split_profiles && { split_profiles }),

@@ -18,6 +18,7 @@ export function presentNode(row: ViewedNode, now: Date): NodeView {
     load: snapshot?.load ?? null,
     ordered_models: row.ordered,
     models: [...(snapshot?.models ?? [])],
+    processes: [...(snapshot?.processes ?? [])],
     environments: [...(snapshot?.environments ?? [])],
     gate_fault: snapshot?.gate_fault ?? null,
     gpu_fault: snapshot?.gpu_fault ?? null,
