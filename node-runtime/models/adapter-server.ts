@@ -1,39 +1,17 @@
 import { link, mkdir, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { Dispatcher } from 'undici'
 import { inferPathOf } from '../../domain/task-types/infer-path.ts'
-import { spliceMembers } from '../../platform/json-bytes.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
 import type { CachedModel } from '../weights/cache.ts'
-import { type ModelServer, ModelServerError, type RunningServer, type ServerPool } from './server.ts'
+import { ADAPTER_PREFIX } from './named-pools.ts'
+import { type ModelServer, ModelServerError, type RunningServer } from './server.ts'
+import type { ServerPool } from './watched-pool.ts'
 
 /** The base may be in the middle of a forward pass for another model. */
 const CALL_TIMEOUT_MS = 60_000
 const UNLOAD_TIMEOUT_MS = 5_000
 const ENDED_STATUS = 1
-
-/** Sends requests through the pool of a base, with the adapter's name as their `model`. */
-class AdapterPool extends Dispatcher implements ServerPool {
-  /** The base's own probes find its faults. */
-  readonly needsProbe = false
-  readonly isSuspect = false
-  readonly #base: ServerPool
-  readonly #model: string
-
-  constructor(base: ServerPool, name: string) {
-    super()
-    this.#base = base
-    this.#model = JSON.stringify(name)
-  }
-
-  override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    const { body } = options
-    const isJson = typeof body === 'string' || Buffer.isBuffer(body)
-    const named = isJson ? spliceMembers(Buffer.from(body), { model: this.#model }) : body
-    return this.#base.dispatch({ ...options, body: named ?? null }, handler)
-  }
-}
 
 /**
  * An adapter in the server of its base. It shares the base's connections and turns; every request gets the adapter's
@@ -46,16 +24,19 @@ export class AdapterServer implements RunningServer {
   readonly adapters = undefined
   readonly #base: ModelServer
   readonly #name: string
+  readonly #modelKey: string
   #exit: (exit: ProcessExit) => void = () => {}
   #excess: string | undefined
   #isOver = false
 
-  private constructor(base: ModelServer, name: string) {
+  private constructor(base: ModelServer, modelKey: string) {
+    const name = `${ADAPTER_PREFIX}${modelKey}`
     this.#base = base
     this.#name = name
+    this.#modelKey = modelKey
     this.profile = { ...base.profile, served_model: name }
     this.exited = new Promise((resolve) => (this.#exit = resolve))
-    this.pool = new AdapterPool(base.pool, name)
+    this.pool = base.poolOf(name)
   }
 
   /** Loads an adapter under the key of its model; throws a `ModelServerError` if the server refuses it. */
@@ -73,7 +54,7 @@ export class AdapterServer implements RunningServer {
     // The folder is on the disk of the cache.
     for (const file of spec.files) await link(join(directory, file.path), join(path, basename(file.path)))
     const server = new AdapterServer(base, modelKey)
-    const order = { lora_name: modelKey, lora_path: join(adapters.path, folder) }
+    const order = { lora_name: server.#name, lora_path: join(adapters.path, folder) }
     // An earlier load may have ended after the server had accepted the adapter.
     await server.#call('/v1/unload_lora_adapter', UNLOAD_TIMEOUT_MS).catch(() => {})
     await server.#call('/v1/load_lora_adapter', CALL_TIMEOUT_MS, order)
@@ -147,7 +128,7 @@ export class AdapterServer implements RunningServer {
     await this.#call('/v1/unload_lora_adapter', UNLOAD_TIMEOUT_MS).catch(() => {})
     const { adapters } = this.#base
     if (adapters)
-      await rm(join(adapters.dir, encodeURIComponent(this.#name)), { recursive: true, force: true })
+      await rm(join(adapters.dir, encodeURIComponent(this.#modelKey)), { recursive: true, force: true })
     this.#exit({ code: ENDED_STATUS })
   }
 

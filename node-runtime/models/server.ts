@@ -19,9 +19,10 @@ import {
   type ServerProcess,
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
+import { AdapterPool, BasePool } from './named-pools.ts'
 import { saveOutput } from './output-stream.ts'
 import { ServerTurns } from './server-turns.ts'
-import { WatchedPool } from './watched-pool.ts'
+import { type ServerPool, WatchedPool } from './watched-pool.ts'
 import { withoutPaths } from './without-paths.ts'
 
 /** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
@@ -33,6 +34,8 @@ const NO_GPU_STATUS = 69
 const NO_GPU_LINE = 'it was placed on a GPU that it cannot use'
 /** A chat server's error about its model's template. */
 const TEMPLATE = /"the model's chat template refuses/
+/** The name under which Hearth's own servers list their model. */
+const SERVED_NAME = 'model'
 const LAST_LINES = 20
 const HEALTH_POLL_INTERVAL_MS = 200
 const MODELS_TIMEOUT_MS = 5_000
@@ -64,11 +67,8 @@ export interface ServerStartOptions {
   onLine?: (line: string) => void
 }
 
-/** What the work of a model needs of its server. */
-export type ServerPool = Pick<WatchedPool, 'request' | 'dispatch' | 'needsProbe' | 'isSuspect'>
-
 /** A server with a process of its own, or an adapter in the server of its base. */
-export type RunningServer = Omit<ModelServer, 'pool' | 'control'> & { readonly pool: ServerPool }
+export type RunningServer = Omit<ModelServer, 'poolOf' | 'control'>
 
 /** The address of a server that is ready, and the concurrency that it chose if it differs from its profile's. */
 type ReadyServer = ServerAddress & { concurrency?: number }
@@ -76,7 +76,8 @@ type ReadyServer = ServerAddress & { concurrency?: number }
 /** One model server process and the pool of connections to it. */
 export class ModelServer {
   readonly profile: RuntimeProfile
-  readonly pool: WatchedPool
+  readonly pool: ServerPool
+  readonly #watched: WatchedPool
   readonly turns: ServerTurns
   /** The folder for payload files that the node and this server exchange. */
   readonly exchangeDir: string | undefined
@@ -103,7 +104,8 @@ export class ModelServer {
     this.adapters = adapters
     this.#process = process
     this.#lastLines = lastLines
-    this.pool = poolOf(address, profile.max_concurrency)
+    this.#watched = poolOf(address, profile.max_concurrency)
+    this.pool = adapters ? new BasePool(this.#watched, profile.served_model ?? SERVED_NAME) : this.#watched
     this.turns = new ServerTurns(concurrency)
     this.#healthPool = poolOf(address, 1)
     this.#budget = new EngineBudget(concurrency)
@@ -166,6 +168,11 @@ export class ModelServer {
     return this.#lastLines.slice(-5).join('\n')
   }
 
+  /** Returns the pool for requests to one of its adapters. */
+  poolOf(adapter: string): ServerPool {
+    return new AdapterPool(this.#watched, adapter)
+  }
+
   /** Returns the process ids of the server and its descendants; an empty list once it has exited. */
   pids(): Promise<readonly number[]> {
     return pidsOf(this.#process)
@@ -205,11 +212,11 @@ export class ModelServer {
       const signal = AbortSignal.timeout(timeoutMs)
       // undici ignores the signal of a request that is waiting for a connection.
       const probe = () => pTimeout(this.probe(this.#probeInput, signal), { milliseconds: timeoutMs })
-      await this.pool.probe(probe)
+      await this.#watched.probe(probe)
       return 'passed'
     } catch (err) {
       if (err instanceof ModelServerError || err instanceof OutputError) return { error: err.message }
-      this.pool.suspect()
+      this.#watched.suspect()
       return 'unanswered'
     }
   }
@@ -266,7 +273,7 @@ export class ModelServer {
   /** Resolves when the process tree has exited. */
   async stop({ graceMs = this.profile.stop_grace_s * 1000 }: { graceMs?: number } = {}): Promise<void> {
     await this.#process.stop({ graceMs })
-    await Promise.all([this.pool.destroy(), this.#healthPool.destroy()])
+    await Promise.all([this.#watched.destroy(), this.#healthPool.destroy()])
   }
 }
 

@@ -76,3 +76,6 @@ export class WatchedPool extends Pool {
     this.#nextProbeAt = 0
   }
 }
+
+/** What the work of a model needs of the connections to its server. */
+export type ServerPool = Pick<WatchedPool, 'request' | 'dispatch' | 'needsProbe' | 'isSuspect'>

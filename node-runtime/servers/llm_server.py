@@ -31,6 +31,8 @@ from asgi import (
 )
 from exchange import BadPayload, Exchange
 from gpu_loss import end_if_gpu_is_lost, note_failure
+from json_values import is_object
+from llm.adapters import PREFIX, AdapterRefused, read_adapter
 from llm.cache_files import StoredPrompt, write_prompt
 from llm.engine import Engine
 from llm.generation import Cancelled, Generation, Guided
@@ -91,13 +93,18 @@ class ChatApp:
             await self._answer(receive, send, self._prepare_reading, self._prefill)
         elif route == ("POST", "/decode"):
             await self._answer(receive, send, self._prepare_decoding, self._chat)
+        elif route == ("POST", "/v1/load_lora_adapter"):
+            await self._change_adapters(receive, send, self._load_adapter)
+        elif route == ("POST", "/v1/unload_lora_adapter"):
+            await self._change_adapters(receive, send, self._unload_adapter)
         elif route == ("GET", "/health"):
             await send_json(send, 200, {"status": "ok", "in_flight": self._in_flight})
         elif route == ("GET", "/metrics"):
             await send_text(send, _metrics(self._engine))
         elif route == ("GET", "/v1/models"):
-            listed = {"id": SERVED_NAME, "object": "model", "created": 0, "owned_by": "hearth"}
-            await send_json(send, 200, {"object": "list", "data": [listed]})
+            card = {"id": SERVED_NAME, "object": "model", "created": 0, "owned_by": "hearth"}
+            adapters = [{**card, "id": name, "parent": SERVED_NAME} for name in self._model.adapters.names()]
+            await send_json(send, 200, {"object": "list", "data": [card, *adapters]})
         else:
             await send_json(send, 404, _error(f"there is no {route[0]} {route[1]} here"))
 
@@ -130,20 +137,58 @@ class ChatApp:
             task.generation.cancelled.set()
             leaving.cancel()
 
+    async def _change_adapters(
+        self, receive: Receive, send: Send, change: Callable[[dict[str, Any]], Awaitable[None]]
+    ) -> None:
+        try:
+            body: Any = orjson.loads(await read_body(receive, MAX_BODY))
+            if not is_object(body) or not isinstance(body.get("lora_name"), str):
+                return await send_json(send, 400, _error("lora_name must be a string", field="lora_name"))
+            await change(body)
+        except AdapterRefused as problem:
+            return await send_json(send, 400, _error(str(problem)))
+        except orjson.JSONDecodeError as error:
+            return await send_json(send, 400, _error(f"the body is not JSON: {error}"))
+        except KeyError as problem:
+            return await send_json(send, 404, _error(f"there is no adapter {problem}"))
+        await send_json(send, 200, {"status": "ok"})
+
+    async def _load_adapter(self, body: dict[str, Any]) -> None:
+        name, path = body["lora_name"], body.get("lora_path")
+        if not name.startswith(PREFIX) or not isinstance(path, str):
+            raise AdapterRefused(f"lora_name must begin with {PREFIX}, and lora_path must be a folder")
+        files = await asyncio.get_running_loop().run_in_executor(None, read_adapter, Path(path))
+        await asyncio.wrap_future(self._engine.change(lambda: self._model.adapters.load(name, files)))
+
+    async def _unload_adapter(self, body: dict[str, Any]) -> None:
+        name = body["lora_name"]
+        await asyncio.wrap_future(self._engine.change(lambda: self._model.adapters.unload(name)))
+
+    def _adapter_of(self, body: Any) -> str | None:
+        """Returns the adapter that a request names; None for the model itself, which accepts any other name."""
+        name = body.get("model") if is_object(body) else None
+        if not isinstance(name, str) or not name.startswith(PREFIX):
+            return None
+        if not self._model.adapters.has(name):
+            raise Unusable("this adapter is not loaded", "model")
+        return name
+
     def _prepare_chat(self, body: Any) -> Chat:
         request = ChatRequest.read(body)
+        adapter = self._adapter_of(body)
         prompt = request.tokens
         if prompt is None:
-            prompt = self._model.render(request.messages, request.output.described)
+            prompt = self._model.render(request.messages, request.output.described, adapter)
         elif max(prompt) >= self._model.vocabulary:
             raise Unusable(f"prompt has token ids beyond this model's vocabulary of {self._model.vocabulary}", "prompt")
-        return self._chat_of(request, Generation(prompt, request.sampling))
+        return self._chat_of(request, Generation(prompt, request.sampling, adapter=adapter))
 
     def _prepare_decoding(self, body: Any) -> Chat:
         request = ChatRequest.read(body, with_messages=False)
         path = self._exchange.verified(body.get("file"), body.get("size_bytes"), body.get("sha256"))
         stored = StoredPrompt(path, self._model, body.get("space_fingerprint"))
-        return self._chat_of(request, Generation(stored.tokens, request.sampling, stored.load))
+        generation = Generation(stored.tokens, request.sampling, stored.load, self._adapter_of(body))
+        return self._chat_of(request, generation)
 
     def _chat_of(self, request: ChatRequest, generation: Generation) -> Chat:
         output = request.output
@@ -161,11 +206,12 @@ class ChatApp:
         request = ReadRequest.read(body)
         path = self._exchange.path_of(request.file)
         self._model.check_hand_over()
+        adapter = self._adapter_of(body)
         if request.messages is None:
             tokens = self._model.known(self._model.tokenizer(request.prompt)["input_ids"], "prompt")
         else:
-            tokens = self._model.render(request.messages, request.described)
-        generation = Generation(tokens, Sampling())
+            tokens = self._model.render(request.messages, request.described, adapter)
+        generation = Generation(tokens, Sampling(), adapter=adapter)
         self._model.remaining_tokens(generation)
         return Reading(generation, path, request.space_fingerprint)
 

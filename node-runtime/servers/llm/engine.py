@@ -80,6 +80,7 @@ class Engine:
         self._capacity = cache_bytes // max(1, model.bytes_per_token)
         self._changed = threading.Condition()
         self._waiting: deque[Row] = deque()
+        self._changes: deque[tuple[Callable[[], None], Future[None]]] = deque()
         # Tokens of caches that are being written to files.
         self._lent = 0
         # Rows whose prompt is being computed, the oldest first, and the lanes of the others.
@@ -112,6 +113,14 @@ class Engine:
         """Computes a prompt for another server. Call `release` once its cache is no longer needed."""
         return self._submit(generation, None, None)
 
+    def change(self, work: Callable[[], None]) -> Future[None]:
+        """Runs work that changes the model, between two passes."""
+        done: Future[None] = Future()
+        with self._changed:
+            self._changes.append((work, done))
+            self._changed.notify()
+        return done
+
     def release(self, prompt: ReadPrompt) -> None:
         """Makes the memory of a prompt's cache available to others."""
         with self._changed:
@@ -136,14 +145,27 @@ class Engine:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._admitted or (self._waiting and not self._is_full()))
+                self._changed.wait_for(self._has_work)
             try:
                 self._step()
             except Exception as error:  # A defect in this class must not leave callers without a response.
                 for row in self._rows():
                     self._end(row, error)
 
+    def _has_work(self) -> bool:
+        return bool(self._admitted or self._changes or (self._waiting and not self._is_full()))
+
+    def _change(self) -> None:
+        while self._changes:
+            work, done = self._changes.popleft()
+            try:
+                work()
+                done.set_result(None)
+            except Exception as error:
+                done.set_exception(error)
+
     def _step(self) -> None:
+        self._change()
         for row in self._rows():
             if row.generation.cancelled.is_set():
                 self._end(row, Cancelled())
@@ -205,7 +227,7 @@ class Engine:
             return
         rows = list(lane.rows)
         try:
-            logits = self._model.forward(lane.inputs(self._model.device), lane.cache)
+            logits = self._model.forward(lane.inputs(self._model.device), lane.cache, lane.adapter)
             lane.advance()
             self._choose(rows, logits)
         except Exception as error:
@@ -265,7 +287,8 @@ class Engine:
         if row.cache is None:
             row.cache = self._model.new_cache()
         tokens = row.tokens[row.computed : row.computed + size]
-        logits = self._model.forward({"input_ids": torch.tensor([tokens], device=self._model.device)}, row.cache)
+        inputs = {"input_ids": torch.tensor([tokens], device=self._model.device)}
+        logits = self._model.forward(inputs, row.cache, row.generation.adapter)
         row.computed += len(tokens)
         return logits
 

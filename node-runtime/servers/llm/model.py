@@ -17,6 +17,7 @@ import torch
 from accelerator import is_on_gpu
 from light_torch import without_compiler
 
+from .adapters import Adapters
 from .generation import Generation
 from .options import Unusable
 from .reasoning import REASONING_TAGS, closing_tag_of
@@ -89,6 +90,7 @@ class LanguageModel:
             folder, local_files_only=True, dtype="auto", use_safetensors=True
         )
         self._model.to(self.device).eval()
+        self.adapters = Adapters(self._model)
         self.defaults: GenerationConfig = self._model.generation_config
         self.ends = self._end_tokens()
         self.vocabulary = int(self._model.config.get_text_config().vocab_size)
@@ -103,14 +105,17 @@ class LanguageModel:
         # The shapes of a cache that can be handed over.
         self.layout, self.bytes_per_token = self._measure_cache()
 
-    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> list[int]:
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, adapter: str | None = None
+    ) -> list[int]:
         """Returns the tokens of a conversation, up to the start of the assistant's turn."""
-        if not self.tokenizer.chat_template:
+        template = self.adapters.template_of(adapter) or self.tokenizer.chat_template
+        if not template:
             text = "\n".join(str(message.get("content") or "") for message in messages)
             return self.known(self.tokenizer(text)["input_ids"], "messages")
         try:
             tokens = self.tokenizer.apply_chat_template(
-                messages, tools=tools, add_generation_prompt=True, return_dict=False
+                messages, tools=tools, chat_template=template, add_generation_prompt=True, return_dict=False
             )
         except Exception as error:  # Chat templates are programs of the model's authors and may raise any error.
             raise Unusable(f"the model's chat template refuses these messages: {error}", "messages") from error
@@ -163,8 +168,9 @@ class LanguageModel:
         """
         return DynamicCache() if self.is_batchable else DynamicCache(config=self._model.config)
 
-    def forward(self, inputs: dict[str, torch.Tensor], cache: Cache) -> torch.Tensor:
+    def forward(self, inputs: dict[str, torch.Tensor], cache: Cache, adapter: str | None = None) -> torch.Tensor:
         """Computes the next tokens of each row; returns the logits after the last one."""
+        self.adapters.choose(adapter)
         if not self._takes_positions:
             inputs.pop("position_ids", None)
         return self._model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()

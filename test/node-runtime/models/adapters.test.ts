@@ -67,8 +67,8 @@ describe('a model that is served as an adapter', function () {
 
     const [first, second] = tuned.map(({ key }) => key) as [string, string]
     for (const key of [base, first, second]) assert.equal(engineOf(node, key), VLLM)
-    assert.deepEqual((await ask(node, first)).asked.model, first)
-    assert.deepEqual((await ask(node, second, { model: 'called' })).asked.model, second)
+    assert.equal((await ask(node, first)).asked.model, `adapter:${first}`)
+    assert.equal((await ask(node, second, { model: 'called' })).asked.model, `adapter:${second}`)
     const { argv } = await ask(node, base)
     assert.ok(argv.includes('--enable-lora'))
     assert.deepEqual(await onDisk(node), [base, first, second].toSorted())
@@ -90,7 +90,7 @@ describe('a model that is served as an adapter', function () {
     const said = answer.choices?.[0].message.content
     assert.deepEqual(
       [status, answer.model, said],
-      [200, name, `from vLLM with ${key}`],
+      [200, name, `from vLLM with adapter:${key}`],
       JSON.stringify(answer),
     )
   })
@@ -115,7 +115,7 @@ describe('a model that is served as an adapter', function () {
     await loading
 
     assert.ok((await ask(node, base)).argv.includes('--enable-lora'))
-    assert.equal((await ask(node, key)).asked.model, key)
+    assert.equal((await ask(node, key)).asked.model, `adapter:${key}`)
   })
 
   it('goes with its base, and is loaded again on demand', async () => {
@@ -129,7 +129,7 @@ describe('a model that is served as an adapter', function () {
     assert.deepEqual([stateOf(node, base), stateOf(node, key)], ['evicted', 'evicted'])
     assert.equal(node.parts.models.use(key), undefined)
     await node.parts.models.load(key)
-    assert.equal((await ask(node, key)).asked.model, key)
+    assert.equal((await ask(node, key)).asked.model, `adapter:${key}`)
   })
 
   it('keeps its base loaded while it answers', async () => {
@@ -142,6 +142,24 @@ describe('a model that is served as an adapter', function () {
     assert.match((await node.parts.models.evict(base, false)) ?? '', /requests in progress: 1/)
   })
 
+  it('cannot be reached through its base', async () => {
+    const base = await addBase()
+    const { key } = await addTuned(base)
+    await using node = await nodes.start(api, [24_000])
+    await node.parts.models.load(key)
+
+    for (const model of [`adapter:${key}`, `\\u0061dapter:${key}`]) {
+      const body = JSON.stringify({ messages: [{ content: 'adapter:' }] }).replace(
+        '{',
+        `{"model":"${model}",`,
+      )
+      using use = node.parts.models.use(base)
+      const answer = await use?.server.pool.request({ method: 'POST', path: '/v1/chat/completions', body })
+      assert.equal(((await answer?.body.json()) as { asked: { model: string } }).asked.model, 'model')
+    }
+    assert.equal((await ask(node, base, { model: 'model', said: 'adapter:x' })).asked.model, 'model')
+  })
+
   it('can be unloaded alone, which leaves its base to others', async () => {
     const base = await addBase()
     const [first, second] = [await addTuned(base), await addTuned(base)]
@@ -152,9 +170,9 @@ describe('a model that is served as an adapter', function () {
     await node.parts.models.evict(first.key, false)
 
     assert.equal(stateOf(node, first.key), 'evicted')
-    assert.equal((await ask(node, second.key)).asked.model, second.key)
+    assert.equal((await ask(node, second.key)).asked.model, `adapter:${second.key}`)
     await node.parts.models.load(first.key)
-    assert.equal((await ask(node, first.key)).asked.model, first.key)
+    assert.equal((await ask(node, first.key)).asked.model, `adapter:${first.key}`)
   })
 
   it('is evicted without an error when the server of its base dies', async () => {

@@ -74,9 +74,9 @@ def compare(name: str, tokenizer: str) -> dict[str, object]:
     sizes: set[int] = set()
     forward = model.forward
 
-    def watch(inputs: dict[str, torch.Tensor], cache: object) -> torch.Tensor:
+    def watch(inputs: dict[str, torch.Tensor], cache: object, adapter: str | None = None) -> torch.Tensor:
         sizes.add(len(inputs["input_ids"]))
-        return forward(inputs, cache)
+        return forward(inputs, cache, adapter)
 
     model.forward = watch
     texts: list[list[int]] = [[] for _ in prompts]

@@ -36,11 +36,12 @@ export class ModelServers implements AsyncDisposable {
   readonly #driver = new ProcessDriver({ stateDir: this.#folder.path, python: async () => realPython() })
   readonly #started: ModelServer[] = []
 
-  /** @param flags Values that replace those of the profile's command, such as `{ '--threads': '2' }`. */
+  /** @param flags Values that replace those of the profile's command, such as `{ '--threads': '2' }`. @param adaptersDir The folder of adapters that it may load. */
   async start(
     profileId: string,
     modelDir: string,
     flags: Readonly<Record<string, string>> = {},
+    adaptersDir?: string,
   ): Promise<StartedServer> {
     const found = loadCatalog().profile(profileId)
     if (!found) throw new Error(`there is no profile ${profileId}`)
@@ -54,6 +55,7 @@ export class ModelServers implements AsyncDisposable {
       packages: profile.npm_env && (await ensurePackages(profile.npm_env, { cacheDir, log: () => {} })),
       modelDir,
       ramMb: 2_000,
+      adaptersDir,
     }
     using deadline = new LoadDeadline({ stallMs: profile.start_timeout_s * 1_000 })
     const stopping = new AbortController().signal
