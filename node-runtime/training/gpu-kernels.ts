@@ -32,7 +32,10 @@ export async function findGpuKernels({
 }: KernelsOptions): Promise<string | undefined> {
   if (gpus === 0 || !TRAINERS.has(trainer)) return undefined
   const without = (reason: string) => tell(`Training uses no GPU kernels: ${reason}.`)
-  if (!canCompile()) return void without('this node has no C compiler')
+  if (!canCompile()) {
+    without('this node has no C compiler')
+    return undefined
+  }
   try {
     const packages = packagesOf(await pythonOf(ENVIRONMENT, tell))
     const [version, own] = [packages, packagesOf(python)].map((folder) => folder && pythonVersion(folder))

@@ -154,8 +154,9 @@ describe('a model that is served as an adapter', function () {
         `{"model":"${model}",`,
       )
       using use = node.parts.models.use(base)
-      const answer = await use?.server.pool.request({ method: 'POST', path: '/v1/chat/completions', body })
-      assert.equal(((await answer?.body.json()) as { asked: { model: string } }).asked.model, 'model')
+      assert.ok(use)
+      const answer = await use.server.pool.request({ method: 'POST', path: '/v1/chat/completions', body })
+      assert.equal(((await answer.body.json()) as { asked: { model: string } }).asked.model, 'model')
     }
     assert.equal((await ask(node, base, { model: 'model', said: 'adapter:x' })).asked.model, 'model')
   })
