@@ -2,7 +2,11 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { request } from 'undici'
+import { AdminClient } from '../../cli/admin-client.ts'
+import { importModel } from '../../cli/commands/models.ts'
+import type { Endpoint } from '../../schemas/endpoint.ts'
 import type { Model } from '../../schemas/model.ts'
+import type { NodeView } from '../../schemas/nodes/node.ts'
 import { persistently } from '../faults/work.ts'
 import { eventually } from '../support/assertions/until.ts'
 import { sumRows } from '../support/builders/chat-rows.ts'
@@ -148,6 +152,40 @@ describe('fine-tuning a language model, from rows to a chat', function () {
 
     assert.equal(choices[0]?.message.role, 'assistant')
     assert.ok(usage.completion_tokens > 0)
+  })
+
+  it('serves results as adapters in the server of their imported base', async () => {
+    const { base_url, operations_key, account_id } = platform.ready
+    const path = join(folder.path, 'model')
+    const imported = { name: 'base-llama', path, task: 'chat', accountId: account_id }
+    const { version_id } = await importModel(new AdminClient(base_url, operations_key), imported)
+    const base = { type: 'model_version', version_id }
+    const { base_model: _, ...hyperparameters } = TUNING
+    const texts = new Map<string, string>()
+    for (const [name, seed] of [
+      ['first-adapter', 1],
+      ['second-adapter', 2],
+    ] as const) {
+      const run = await start({ base, hyperparameters: { ...hyperparameters, seed } })
+      assert.equal((await ended(run)).status, 'completed')
+      const path = `/training/runs/${run}/register-for-inference`
+      const endpoint = await platform.api.post<Endpoint>(path, { name })
+      assert.deepEqual([endpoint.serve_as, endpoint.base_version_id], ['adapter', version_id])
+      texts.set(name, (await chat(name)).choices[0]?.message.content ?? '')
+    }
+
+    const whole = await chat('base-llama')
+    const { result } = await platform.api.post<{ result: Chat }>('/endpoints/first-adapter/infer', {
+      input: { messages: [{ role: 'user', content: 'Add 3 and 4.' }], max_tokens: 8, temperature: 0 },
+    })
+
+    assert.equal(result.choices[0]?.message.content, texts.get('first-adapter'))
+    assert.notEqual(whole.choices[0]?.message.content, texts.get('first-adapter'))
+    const nodes = await new AdminClient(base_url, operations_key).all<NodeView>('/nodes', 'nodes')
+    const loaded = nodes
+      .flatMap(({ models }) => models)
+      .filter(({ state }) => ['warm', 'idle', 'running'].includes(state))
+    assert.ok(loaded.filter(({ memory_mb }) => memory_mb === 0).length >= 2, JSON.stringify(loaded))
   })
 
   it('continues training from the weights of the result', async () => {
