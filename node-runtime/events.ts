@@ -21,6 +21,10 @@ export const emit = defineEvents({
     'no gateway returned how to serve a model: using the settings from `read_at`, or from its download',
     { model_key: 'string', read_at: 'string?' },
   ),
+  'model.adapters_refused': warn('a server did not start with support for adapters: trying without', {
+    model_key: 'string',
+    err: 'string',
+  }),
   'model.files_freed': info('the files of a deleted model were removed', { model_key: 'string' }),
   'model.files_not_freed': warn('the files of a deleted model could not be removed; trying again', {
     err: 'error',

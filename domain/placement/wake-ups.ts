@@ -9,6 +9,7 @@ interface RunnableModel {
   readonly runtime_profile: string
   readonly memory_mb: number
   readonly tensor_parallel?: number | null
+  readonly base_key?: string | null
 }
 
 /** Tasks of one account and model that no node could run. */
@@ -82,11 +83,12 @@ class Board {
    * slots.
    */
   place(need: AccountNeed, random: () => number): boolean {
-    const { account_id, runtime_profile, memory_mb, tensor_parallel, model_key } = need
+    const { account_id, runtime_profile, memory_mb, tensor_parallel, model_key, base_key } = need
     const owner = this.#index.hasOwnNode(account_id) ? account_id : ''
     const key = `${owner} ${runtime_profile} ${tensor_parallel ?? ''}`
     const lacking = this.#lacking.get(key) ?? Number.POSITIVE_INFINITY
-    const isKnown = this.#known.has(model_key)
+    // An adapter may need no memory of its own.
+    const isKnown = this.#known.has(model_key) || typeof base_key === 'string'
     if (!isKnown && memory_mb >= lacking) return false
 
     const { chosen, free } = this.#held.place(this.#index, this.#nodes, need, random)

@@ -57,8 +57,14 @@ export class AdapterServer implements RunningServer {
     const order = { lora_name: server.#name, lora_path: join(adapters.path, folder) }
     // An earlier load may have ended after the server had accepted the adapter.
     await server.#call('/v1/unload_lora_adapter', UNLOAD_TIMEOUT_MS).catch(() => {})
-    await server.#call('/v1/load_lora_adapter', CALL_TIMEOUT_MS, order)
-    return server
+    try {
+      await server.#call('/v1/load_lora_adapter', CALL_TIMEOUT_MS, order)
+      return server
+    } catch (err) {
+      // The server may still accept it after a timeout.
+      await server.stop()
+      throw err
+    }
   }
 
   get turns(): RunningServer['turns'] {

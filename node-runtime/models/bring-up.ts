@@ -43,6 +43,9 @@ export interface HeldBase extends Disposable {
   readonly server: ModelServer
 }
 
+/** The number of adapters in one server, whose memory is not reserved. */
+const MAX_ADAPTERS = 64
+
 /** Takes a model from its weights to a warm server. */
 export class BringUp {
   readonly #options: BringUpOptions
@@ -62,8 +65,11 @@ export class BringUp {
     } catch (err) {
       if (stopping.aborted || isOutOfMemory(err)) throw err
       model.avoidAdapter()
-      const message = err instanceof Error ? err.message : String(err)
-      emit(log, 'model.adapter_failed', { model_key: model.modelKey, base_key: found.base_key, err: message })
+      emit(log, 'model.adapter_failed', {
+        model_key: model.modelKey,
+        base_key: found.base_key,
+        err: messageOf(err),
+      })
       return this.#runOwn(model)
     }
   }
@@ -78,6 +84,7 @@ export class BringUp {
     onMove(model, 'loading_model')
     using base = await holdBase(base_key, { isOwnEngine: model.needsOwnEngine })
     const startedAt = performance.now()
+    await this.#limitAdapters(base.model)
     const server = await AdapterServer.load(base.server, model.modelKey, adapter)
     try {
       await server.probe(base.server.profile.warmup_input ?? adapter.spec.warmup_input, stopping)
@@ -94,9 +101,20 @@ export class BringUp {
     return server
   }
 
+  /** Unloads the least recently used adapter of a base that has too many. */
+  async #limitAdapters({ adapters }: LoadedModel): Promise<void> {
+    if (adapters.size < MAX_ADAPTERS) return
+    const [oldest] = [...adapters]
+      .filter(({ isEvictable }) => isEvictable)
+      .toSorted((a, b) => a.lastUsed - b.lastUsed)
+    if (!oldest)
+      throw new ModelUnavailableError('no_capacity', `its base has ${adapters.size} adapters in use`)
+    await this.#options.memoryAllocator.evict(oldest)
+  }
+
   /**
-   * Loads a model with its own weights. When a load fails because of the weights, their digests are checked. Damaged files are downloaded
-   * again, once; if the files are intact, the model is unusable. When a preferred engine fails or doesn't fit into the
+   * Loads a model with its own weights. When a load fails because of the weights, their digests are checked. Damaged
+   * files are downloaded again, once; if the files are intact, the model is unusable. When a preferred engine fails or doesn't fit into the
    * free memory, the next one is tried.
    */
   async #runOwn(
@@ -111,11 +129,14 @@ export class BringUp {
     const { modelKey } = model
     let engine: string | undefined
     let isReplacement = false
+    let isHost = false
     let serving: Serving | undefined
     try {
       const prepared = await this.#prepare(model, skipped, now)
       engine = prepared.profile.profile_id
       ;({ isReplacement } = prepared)
+      isHost =
+        acceptsAdapters(model, prepared.cached.spec) && (prepared.profile.adapters?.options.length ?? 0) > 0
       if (prepared.isBest) model.engineFault = undefined
       ;({ serving } = prepared.cached.spec)
       model.delayMs = prepared.environmentMs
@@ -130,8 +151,15 @@ export class BringUp {
         emit(log, 'model.weights_damaged', { model_key: modelKey })
         return this.#runOwn(model, { isAgain: true, skipped })
       }
+      if (isHost && !isOutOfMemory(err) && !this.#options.stopping.aborted) {
+        // The engine may not know adapters of this architecture, so it is tried without them.
+        model.avoidAdapter()
+        emit(log, 'model.adapters_refused', { model_key: modelKey, err: messageOf(err) })
+        await this.getRoom(this.#options.memoryAllocator.whenGone(model))
+        return this.#runOwn(model, { isAgain, skipped })
+      }
       if (!isReplacement || engine === undefined || this.#options.stopping.aborted) throw err
-      const message = err instanceof Error ? err.message : String(err)
+      const message = messageOf(err)
       // A lack of memory says nothing about the engine, so the next load tries it again.
       if (isOutOfMemory(err)) model.noteEngineFault(engine, message)
       else model.avoidEngine(engine, serving, message)
@@ -252,7 +280,7 @@ export class BringUp {
         contextMb,
         gpus: memory.devicesOf(model.modelKey),
         vramShare: meter.shareOf(model.memoryMb, model.gpus, profile),
-        needsAdapters: model.needsAdapters,
+        acceptsAdapters: acceptsAdapters(model, cached.spec),
         stopping,
         onPids: (pids) => model.sawPids(pids),
         onProgress: (percent) => (model.loadPercent = percent),
@@ -278,6 +306,12 @@ export class BringUp {
 /** Returns whether a load failed because of the model's files: a server rejects them, or they point outside the folder. */
 export const blamesWeights = (err: unknown): boolean =>
   err instanceof StrayFileError || (err instanceof ModelServerError && err.isUnusable)
+
+/** Returns whether the server of a model is to accept adapters of it, even if that takes memory. */
+const acceptsAdapters = (model: LoadedModel, { has_adapters = false }: NodeModelSpec): boolean =>
+  !model.avoidsAdapter && (model.needsAdapters || has_adapters)
+
+const messageOf = (err: unknown): string => (err instanceof Error ? err.message : String(err))
 
 /** Returns whether a load failed because this node has too little free memory. */
 const isOutOfMemory = (err: unknown): boolean =>

@@ -153,8 +153,12 @@ export class LoadedModel {
     return this.needsOwnEngine || until > performance.now()
   }
 
-  /** Serves this model with its own weights for a while, because it could not be served as an adapter. */
+  /**
+   * Does without adapters for a while: this model is served with its own weights, and its server is not restarted to accept
+   * adapters of it.
+   */
   avoidAdapter(): void {
+    this.needsAdapters = false
     this.#avoided.set(ADAPTER, performance.now() + ENGINE_RETRY_TTL_MS)
   }
 

@@ -121,8 +121,8 @@ export interface StartOptions {
   vramShare?: number | undefined
   /** The memory for the context of a server that fits it. */
   contextMb?: number | undefined
-  /** True if adapters of the model have to be loaded into the server. */
-  needsAdapters: boolean
+  /** True if the server must accept adapters of the model. */
+  acceptsAdapters: boolean
   stopping: AbortSignal
   /** Called when the server is up and its first inference begins. */
   onWarmUp: () => void
@@ -311,7 +311,7 @@ export class ModelLoader {
       gpus,
       vramShare,
       contextMb,
-      needsAdapters,
+      acceptsAdapters,
       stopping,
       onWarmUp,
       onPids,
@@ -336,7 +336,7 @@ export class ModelLoader {
       context,
       serving: cached.spec.serving,
       compileDir: await compileDirOf(cached, profile),
-      adaptersDir: await adaptersDirOf(cached, profile, needsAdapters),
+      adaptersDir: await adaptersDirOf(cached, profile, acceptsAdapters),
     }
     const server = await ModelServer.start(this.#options.drivers, spec, {
       deadline,

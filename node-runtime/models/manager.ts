@@ -44,6 +44,8 @@ export interface LoadOptions {
 
 /** The time for which a change of engines waits for the requests in flight. */
 const OWN_ENGINE_WAIT_TIMEOUT_MS = 60_000
+/** The same for a restart that only adapters need. */
+const ADAPTERS_WAIT_TIMEOUT_MS = 10_000
 const OWN_ENGINE_POLL_INTERVAL_MS = 100
 /** The grace period for requests in flight when the node stops. */
 const STOP_GRACE_TIMEOUT_MS = 500
@@ -114,7 +116,8 @@ export class ModelManager implements AsyncDisposable {
       relieveRam: () => this.#sleeper.relieve(),
       measure,
       unload,
-      noteUse: ({ modelKey, lastUsed }) => options.cache.touch(modelKey, new Date(lastUsed)),
+      noteUse: async ({ modelKey, base, lastUsed }) =>
+        options.cache.touch(base ? adapterKey(modelKey) : modelKey, new Date(lastUsed)),
       log: options.log,
       ...(idleUnloadS > 0 && { everyMs: Math.min(ROUND_INTERVAL_MS, idleUnloadS * 1_000) }),
     })
@@ -189,8 +192,8 @@ export class ModelManager implements AsyncDisposable {
       throw new ModelUnavailableError('no_capacity', 'this node does not have this tool')
     const model = this.#models.get(modelKey) ?? this.#add(modelKey, 'cold')
     for (const one of [model, model.base]) if (options.isOwnEngine && one) one.needsOwnEngine = true
-    if (options.needsAdapters) model.needsAdapters = true
-    if (model.server && !mustReturn(model) && !(model.base && mustReturn(model.base))) {
+    if (options.needsAdapters && !model.avoidsAdapter) model.needsAdapters = true
+    if (model.server && !mustReturn(model)) {
       // The caller is about to use it, so it must not be unloaded as idle in between.
       model.lastUsed = Date.now()
       return
@@ -217,7 +220,8 @@ export class ModelManager implements AsyncDisposable {
     if (model?.loading) return 'it is being loaded'
     if (!model?.server && !model?.sleeping) return undefined
     if (this.#options.pins.has(modelKey)) return 'it is pinned to this node'
-    if (model.inFlight > 0 && !isDraining) return `requests in progress: ${model.inFlight}`
+    // The server of an adapter goes on for others, so its requests would be answered as if the adapter did not exist.
+    if (model.inFlight > 0 && (!isDraining || model.base)) return `requests in progress: ${model.inFlight}`
     await this.memoryAllocator.evict(model)
     return undefined
   }
@@ -249,19 +253,28 @@ export class ModelManager implements AsyncDisposable {
   }
 
   /**
-   * Stops a server that runs on another engine than the version's own, once its requests have ended; until then it gets
-   * no new ones. Throws if they take too long.
+   * Stops a server that doesn't suit the model's work, once its requests have ended; until then it gets no new ones. Throws
+   * if they take too long. Adapters then have to do without it.
    */
-  async #leaveReplacement(model: LoadedModel): Promise<void> {
+  async #leaveServer(model: LoadedModel): Promise<void> {
+    const isForAdapters = !model.base && !(model.isReplaced && model.needsOwnEngine)
     model.isReturning = true
     try {
-      const until = performance.now() + OWN_ENGINE_WAIT_TIMEOUT_MS
+      const waitMs = isForAdapters ? ADAPTERS_WAIT_TIMEOUT_MS : OWN_ENGINE_WAIT_TIMEOUT_MS
+      const until = performance.now() + waitMs
       while (model.inFlight > 0) {
-        if (performance.now() > until)
+        if (performance.now() > until) {
+          if (!isForAdapters)
+            throw new ModelUnavailableError(
+              'no_capacity',
+              'its requests on another engine take too long to end',
+            )
+          model.avoidAdapter()
           throw new ModelUnavailableError(
-            'no_capacity',
-            'its requests on another engine take too long to end',
+            'load_failed',
+            'its server accepts no adapters, and its requests take too long',
           )
+        }
         await sleep(OWN_ENGINE_POLL_INTERVAL_MS, undefined, { ref: false })
         this.#stopping.signal.throwIfAborted()
       }
@@ -292,7 +305,7 @@ export class ModelManager implements AsyncDisposable {
     const { modelKey } = model
     const startedAt = performance.now()
     if (mustReturn(model)) {
-      await this.#leaveReplacement(model).catch((err: unknown) => {
+      await this.#leaveServer(model).catch((err: unknown) => {
         model.loading = undefined
         throw err
       })
@@ -327,7 +340,8 @@ export class ModelManager implements AsyncDisposable {
   /** Returns the models whose weights must stay on the disk. */
   inUse(): ReadonlySet<string> {
     const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
-    return new Set([...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys])
+    const keys = [...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys]
+    return new Set(keys.flatMap((key) => [key, adapterKey(key)]))
   }
 
   #died(model: LoadedModel, server: RunningServer, { code }: ProcessExit): void {
@@ -367,8 +381,10 @@ export class ModelManager implements AsyncDisposable {
   }
 }
 
+/** Returns whether the server of a model, or of the base that it is an adapter of, doesn't suit its work. */
 const mustReturn = (model: LoadedModel): boolean =>
-  model.server !== undefined && isUnsuited(model, model.server)
+  (model.server !== undefined && isUnsuited(model, model.server)) ||
+  (model.base !== undefined && mustReturn(model.base))
 
 /** Returns whether a model's server runs on another engine than its work needs, or accepts no adapters although it must. */
 const isUnsuited = (

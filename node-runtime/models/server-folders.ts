@@ -22,11 +22,11 @@ export async function compileDirOf(
  * for servers that would reserve memory although the model has no adapters.
  */
 export async function adaptersDirOf(
-  { spec, directory }: CachedModel,
+  { directory }: CachedModel,
   { adapters }: RuntimeProfile,
-  needsAdapters: boolean,
+  acceptsAdapters: boolean,
 ): Promise<string | undefined> {
-  if (!adapters || (adapters.options.length > 0 && !needsAdapters && !spec.has_adapters)) return undefined
+  if (!adapters || (adapters.options.length > 0 && !acceptsAdapters)) return undefined
   const path = join(dirname(directory), 'adapters')
   await rm(path, { recursive: true, force: true })
   await mkdir(path, { mode: 0o700 })

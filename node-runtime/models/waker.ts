@@ -67,6 +67,8 @@ export class Waker {
     await getRoom(memoryAllocator.evict(model))
     // Its server may have exited by itself, and its memory may not be free yet.
     await getRoom(memoryAllocator.whenGone(model))
+    // If it exited during the wait for room, that room is still reserved.
+    memoryAllocator.release(modelKey)
     return false
   }
 

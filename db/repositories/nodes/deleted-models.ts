@@ -18,7 +18,9 @@ export async function listDeletedModels(
     left join model_version v on v.model_key = given.model_key
     where v.id is null or (
       not (v.lifecycle_status = 'candidate' and v.lifecycle_note is null and v.tests > 0)
-      and not exists (select 1 from endpoint e where e.version_id = v.id and e.deleted_at is null)
+      and not exists (
+        select 1 from endpoint e where v.id in (e.version_id, e.base_version_id) and e.deleted_at is null
+      )
       and (
         v.lifecycle_status = 'disabled'
         or exists (select 1 from endpoint e where e.version_id = v.id)

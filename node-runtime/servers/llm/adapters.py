@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from light_torch import without_compiler
 PREFIX = "adapter:"
 # What PEFT puts before the names of weights in its files.
 PEFT_PREFIX = "base_model.model."
+LORA_WEIGHTS = re.compile(r"\.lora_[AB]\.weight$")
+# Settings of adapters that replace or extend the weights that all adapters share.
+CHANGES_THE_MODEL = ("modules_to_save", "bias", "use_dora", "trainable_token_indices", "layer_replication")
 
 
 class AdapterRefused(ValueError):
@@ -37,9 +41,13 @@ class AdapterFiles:
 @without_compiler()
 def read_adapter(folder: Path) -> AdapterFiles:
     """Reads an adapter; raises AdapterRefused if its files are unusable."""
-    kind = _read_json(folder / "adapter_config.json").get("peft_type")
+    settings = _read_json(folder / "adapter_config.json")
+    kind = settings.get("peft_type")
     if kind != "LORA":
         raise AdapterRefused(f"the adapter is of the type {kind}, and only LORA can be loaded")
+    for name in CHANGES_THE_MODEL:
+        if settings.get(name) not in (None, False, "none", [], {}):
+            raise AdapterRefused(f"the adapter has {name}, which would change the model for everyone")
     # The import takes seconds, and most servers have no adapters.
     from peft import PeftConfig
 
@@ -48,6 +56,11 @@ def read_adapter(folder: Path) -> AdapterFiles:
         weights = load_file(folder / "adapter_model.safetensors")
     except Exception as error:  # The files come from strangers' programs, and PEFT has errors of its own.
         raise AdapterRefused(f"the adapter cannot be read: {error}") from error
+    foreign = next((name for name in weights if not LORA_WEIGHTS.search(name)), None)
+    if foreign is not None:
+        raise AdapterRefused(f"the adapter has {foreign}, which is not a weight of a LoRA layer")
+    # The other ways to begin an adapter change the weights that it is added to.
+    config.init_lora_weights = True
     plain = {name.removeprefix(PEFT_PREFIX): tensor for name, tensor in weights.items()}
     return AdapterFiles(config, plain, _template_in(folder))
 
@@ -89,12 +102,16 @@ class Adapters:
         """Adds an adapter; raises AdapterRefused if it doesn't fit the model."""
         from peft import inject_adapter_in_model, set_peft_model_state_dict
 
+        if name in self._loaded:
+            self.unload(name)
         adapter = Adapter(f"adapter_{next(self._numbers)}", files.chat_template)
         try:
             with warnings.catch_warnings():
                 # PEFT warns of a second adapter.
                 warnings.simplefilter("ignore")
                 inject_adapter_in_model(files.config, self._model, adapter.name)
+            # New layers begin in training mode, in which they drop some of their inputs.
+            self._model.eval()
             found = set_peft_model_state_dict(self._model, files.weights, adapter.name)
             own = [key for key in found.missing_keys if f".{adapter.name}." in key]
             if unfit := [*own, *found.unexpected_keys]:
@@ -113,7 +130,9 @@ class Adapters:
         self._choose(None)
 
     def choose(self, name: str | None) -> None:
-        """Makes the next pass use an adapter, or the model alone. Raises KeyError if the adapter is not loaded."""
+        """Makes the next pass use an adapter, or the model alone."""
+        if name and name not in self._loaded:
+            raise RuntimeError(f"the adapter {name} was unloaded")
         wanted = self._loaded[name].name if name else None
         if wanted != self._chosen:
             self._choose(wanted)

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
+import { listDeletedModels } from '../../../db/repositories/nodes/deleted-models.ts'
 import { CHAT_PATH } from '../../../domain/chat/chat.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
@@ -27,7 +29,8 @@ describe('a model that is served as an adapter', function () {
       .where('model_key', '=', modelKey)
       .executeTakeFirstOrThrow()
 
-  const addBase = () => addModel(api, { name: 'base' }, { config: LLAMA })
+  const addBase = (weights: { no_lora?: boolean } = {}) =>
+    addModel(api, { name: 'base', ...weights }, { config: LLAMA })
 
   /** Adds a fine-tuned model that is served as an adapter of a base; returns its key and the name of its endpoint. */
   async function addTuned(base: string, adapter: object = { r: 8 }): Promise<{ key: string; name: string }> {
@@ -118,6 +121,46 @@ describe('a model that is served as an adapter', function () {
     assert.equal((await ask(node, key)).asked.model, `adapter:${key}`)
   })
 
+  it('is served with its own weights while its base has requests that do not end', async () => {
+    const base = await addBase()
+    await using node = await nodes.start(api, [24_000])
+    await node.parts.models.load(base)
+    const { key } = await addTuned(base)
+    using _running = node.parts.models.use(base)
+
+    await node.parts.models.load(key)
+
+    assert.equal((await ask(node, key)).asked.model, undefined)
+    assert.ok(!(await ask(node, base)).argv.includes('--enable-lora'))
+    await node.parts.models.load(base)
+    await node.parts.models.load((await addTuned(base)).key)
+    assert.ok(!(await ask(node, base)).argv.includes('--enable-lora'))
+  })
+
+  it('leaves its base on an engine that has no adapters for it', async () => {
+    const base = await addBase({ no_lora: true })
+    const { key } = await addTuned(base)
+    await using node = await nodes.start(api, [24_000])
+
+    await node.parts.models.load(key)
+
+    assert.deepEqual([engineOf(node, base), engineOf(node, key)], [VLLM, VLLM])
+    assert.equal((await ask(node, key)).asked.model, undefined)
+  })
+
+  it('keeps the files of its base, even if the base has no endpoint', async () => {
+    const { db } = api.database
+    const base = await addBase()
+    await sql`update model_version set created_at = now() - interval '1 day' where model_key = ${base}`.execute(
+      db,
+    )
+    assert.deepEqual(await listDeletedModels(db, [base]), [base])
+
+    await addTuned(base)
+
+    assert.deepEqual(await listDeletedModels(db, [base]), [])
+  })
+
   it('goes with its base, and is loaded again on demand', async () => {
     const base = await addBase()
     const { key } = await addTuned(base)
@@ -140,6 +183,7 @@ describe('a model that is served as an adapter', function () {
     using _use = node.parts.models.use(key)
 
     assert.match((await node.parts.models.evict(base, false)) ?? '', /requests in progress: 1/)
+    assert.match((await node.parts.models.evict(key, true)) ?? '', /requests in progress: 1/)
   })
 
   it('cannot be reached through its base', async () => {

@@ -134,6 +134,8 @@ describe('the adapters of the PyTorch chat server', function () {
       ['other-rank', (config) => ({ ...config, r: 4 }), /cannot be loaded: .*size mismatch/s],
       ['fewer-modules', (config) => ({ ...config, target_modules: ['q_proj'] }), /of its weights do not fit/],
       ['other-method', (config) => ({ ...config, peft_type: 'IA3' }), /only LORA/],
+      ['saved-modules', (config) => ({ ...config, modules_to_save: ['lm_head'] }), /modules_to_save/],
+      ['dora', (config) => ({ ...config, use_dora: true }), /use_dora/],
       ['no-json', () => '{', /adapter_config.json cannot be read/],
     ]
     for (const [name, change, words] of CASES) {
@@ -144,6 +146,33 @@ describe('the adapters of the PyTorch chat server', function () {
     assert.equal((await server.post('/v1/load_lora_adapter', { lora_path: adapters })).status, 400)
     assert.equal((await load('model', 'adapter-3')).status, 400)
     assert.deepEqual(await ask(server.server.pool, 1), answers.base[1])
+    assert.deepEqual(await ask(poolOf(3), 1), answers.adapters[3]?.[1])
+  })
+
+  it('cannot change the weights that they share with the base', async () => {
+    const path = join(adapters, 'with-base-weights')
+    await cp(join(adapters, 'adapter-3'), path, { recursive: true })
+    const file = join(path, 'adapter_model.safetensors')
+    await runProgram(await llmPython(), [
+      '-c',
+      `from safetensors.torch import load_file, save_file; w = load_file(${JSON.stringify(file)}); ` +
+        `import torch; w['base_model.model.model.norm.weight'] = torch.zeros(${TINY.hidden}); save_file(w, ${JSON.stringify(file)})`,
+    ])
+
+    const { status, body } = await load('adapter:broken', 'with-base-weights')
+
+    assert.equal(status, 400)
+    assert.match(JSON.stringify(body), /model.norm.weight, which is not a weight of a LoRA layer/)
+    for (const [name, config] of [['olora', { init_lora_weights: 'olora' }]] as const) {
+      const other = join(adapters, name)
+      await cp(join(adapters, 'adapter-3'), other, { recursive: true })
+      const settings = join(other, 'adapter_config.json')
+      const found = JSON.parse(await readFile(settings, 'utf8')) as object
+      await writeFile(settings, JSON.stringify({ ...found, ...config }))
+      assert.equal((await load(`adapter:${name}`, name)).status, 200)
+    }
+    assert.deepEqual(await ask(server.server.pool, 1), answers.base[1])
+    assert.equal((await load(nameOf(3), 'adapter-3')).status, 200)
     assert.deepEqual(await ask(poolOf(3), 1), answers.adapters[3]?.[1])
   })
 

@@ -22,7 +22,7 @@ def write(folder: Path, base: str, number: int) -> list[list[int]]:
     """Writes one adapter; returns the tokens of its merged model."""
     torch.manual_seed(number)
     model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
-    config = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    config = LoraConfig(r=8, lora_alpha=16, lora_dropout=0.5, target_modules="all-linear", task_type="CAUSAL_LM")
     tuned = get_peft_model(model, config)
     for name, weights in tuned.named_parameters():
         if "lora_B" in name:

@@ -318,6 +318,9 @@ if sys.argv[1].endswith(".json"):
 weights_file = Path(sys.argv[2]) / "weights.json"
 weights: dict[str, Any] = json.loads(weights_file.read_text()) if weights_file.exists() else {}
 starts = note_start(os.environ.get("VLLM_CACHE_ROOT", ""))
+if weights.get("no_lora") and "--enable-lora" in sys.argv:
+    print("ValueError: this model does not support LoRA yet", file=sys.stderr)
+    sys.exit(1)
 adapters = Adapters(sys.argv[1:])
 napping = Sleep(sys.argv[1:], weights, os.environ.get("VLLM_CACHE_ROOT", ""))
 print("INFO loading the weights", flush=True)

@@ -225,6 +225,8 @@ export async function addModel(
     wake_fails?: number
     /** For the fake vLLM: seconds that waking up takes. */
     wake_s?: number
+    /** For the fake vLLM: it does not start with support for adapters. */
+    no_lora?: boolean
   },
   {
     memoryMb = 50,
