@@ -220,7 +220,7 @@ export class ModelManager implements AsyncDisposable {
     if (model?.loading) return 'it is being loaded'
     if (!model?.server && !model?.sleeping) return undefined
     if (this.#options.pins.has(modelKey)) return 'it is pinned to this node'
-    // The server of an adapter goes on for others, so its requests would be answered as if the adapter did not exist.
+    // The base keeps answering, so requests of an adapter that is gone would get errors.
     if (model.inFlight > 0 && (!isDraining || model.base)) return `requests in progress: ${model.inFlight}`
     await this.memoryAllocator.evict(model)
     return undefined
