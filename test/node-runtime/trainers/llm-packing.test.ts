@@ -16,8 +16,11 @@ interface Packing {
 }
 
 const PACKED = 'codegen gemma2 gpt2 gpt_neo gptj granite llama'.split(' ')
-/** Bloom and MPT have attention biases instead of positions, and Mamba has a recurrent state. */
-const APART = 'bloom falcon gpt_oss mamba mpt'.split(' ')
+/**
+ * Bloom and MPT have attention biases instead of positions. Mamba has a recurrent state, LFM2 has convolutions between
+ * its attention layers, and Falcon-H1 has both next to its attention. These two leak less than a tenth of a row's effect.
+ */
+const APART = 'bloom falcon falcon_h1 gpt_oss lfm2 mamba mpt'.split(' ')
 const ADAPTERS = ['lora', 'none']
 const ROUNDING = 1e-5
 

@@ -152,9 +152,13 @@ def _attention(model_class: Any, settings: Settings, device: torch.device) -> st
             torch.backends.cuda.enable_flash_sdp(False)
         return plain
     is_installed = device.type == "cuda" and importlib.util.find_spec("flash_attn") is not None
-    if is_installed and settings.adapter != "none" and model_class._supports_flash_attn:
+    # In batches of several rows, transformers does not pass the limits of packed rows to FlashAttention.
+    keeps_apart = is_installed and not (settings.packing and settings.micro_batch_size > 1)
+    if keeps_apart and settings.adapter != "none" and model_class._supports_flash_attn:
         return "flash_attention_2"
     if wanted == "on":
-        what = "for this model" if is_installed else "on this node"
+        what = "on this node"
+        if is_installed:
+            what = "for this model" if keeps_apart else "for packed rows with a micro_batch_size above 1"
         log(f"Flash attention is not available {what}; training uses the attention built into PyTorch.")
     return plain

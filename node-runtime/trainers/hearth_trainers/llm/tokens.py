@@ -61,7 +61,8 @@ class NextToken:
         self.plan = Plan(lengths, settings, by_length=settings.group_by_length, world=world)
 
     def _can_pack(self, model: Any, device: torch.device, learn: list[Example]) -> bool:
-        if can_pack(model, device, (learn[0].ids, learn[1].ids)):
+        batch_size = min(2, self._settings.micro_batch_size)
+        if can_pack(model, device, (learn[0].ids, learn[1].ids), batch_size=batch_size):
             return True
         warn("Rows are not packed, because this model cannot keep packed rows apart.")
         return False

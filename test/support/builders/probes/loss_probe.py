@@ -98,9 +98,8 @@ def tiny_model(family: str, adapter: str) -> Any:
     from llm_probe import SIZES
 
     torch.manual_seed(0)
-    config = CONFIG_MAPPING[family](
-        vocab_size=_VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0, initializer_range=0.3, **SIZES[family]
-    )
+    sizes = {"initializer_range": 0.3, **SIZES[family]}
+    config = CONFIG_MAPPING[family](vocab_size=_VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0, **sizes)
     settings: Any = SimpleNamespace(
         adapter=adapter, flash_attention="auto", gradient_checkpointing=True,
         lora_r=4, lora_alpha=8, lora_dropout=0.0, seed=1,
