@@ -1,6 +1,7 @@
 import { type FileHandle, rm } from 'node:fs/promises'
 import type { LlamaSequence } from './binding.ts'
 import { BadPayloadError } from './exchange.ts'
+import { OUTPUT_TOKENS } from './prompt-length.ts'
 
 /**
  * The magic number of llama.cpp's state of one sequence (`ggsq`), which precedes a version and the number of tokens.
@@ -66,8 +67,9 @@ export async function tokensOfState(
     throw misshapen('the payload is not a llama.cpp sequence state')
   }
   const count = head.readUInt32LE(8)
-  if (count < 1 || count >= contextSize) {
-    throw misshapen(`the payload has ${count} tokens; this model accepts at most ${contextSize}`)
+  const most = contextSize - OUTPUT_TOKENS
+  if (count < 1 || count > most) {
+    throw misshapen(`the payload has ${count} tokens; this model accepts at most ${most}`)
   }
   const bytes = Buffer.alloc(count * TOKEN_BYTES)
   const read = await file.read(bytes, 0, bytes.length, HEAD_BYTES)

@@ -180,6 +180,18 @@ for (const [name, form, profile, require] of [
         strange.writeInt32LE(1_000_000, 12)
         await refused(await decode(await consumer.put('strange', strange)), 'shape_mismatch', /vocabulary/)
       })
+
+      it('is rejected when it leaves no room for an output in the context of 4,096 tokens', async () => {
+        const bytes = await producer.bytesOf('payload')
+        bytes.writeUInt32LE(4_095, 8)
+        const full = await consumer.put('full', bytes)
+
+        await refused(
+          await decode(full),
+          'shape_mismatch',
+          /has 4095 tokens; this model accepts at most 4094$/,
+        )
+      })
     }
   })
 }
