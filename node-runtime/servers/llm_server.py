@@ -226,7 +226,9 @@ class ChatApp:
                 self._engine.release(prompt)
         except BadPayload as problem:
             return await send_json(send, 422, _payload_error(problem))
-        except (RuntimeError, ValueError) as error:
+        except Cancelled:
+            raise
+        except Exception as error:
             return await send_json(send, 500, _error(_message_of(error), "server_error"))
         await send_json(send, 200, written)
 
@@ -250,14 +252,18 @@ class ChatApp:
             if include_usage:
                 await send_event(chunk.usage(_usage(chat.generation)))
             await send_event(b"[DONE]")
-        except (RuntimeError, ValueError) as error:
+        except Cancelled:
+            raise
+        except Exception as error:
             await send_event(_error(_message_of(error), "server_error"))
         await send({"type": "http.response.body", "body": b""})
 
     async def _whole(self, chat: Chat, send: Send) -> None:
         try:
             pieces = [piece async for piece in self._pieces(chat)]
-        except (RuntimeError, ValueError) as error:
+        except Cancelled:
+            raise
+        except Exception as error:
             return await send_json(send, 500, _error(_message_of(error), "server_error"))
         text = "".join(piece.text for piece in pieces)
         calls = gather([piece.tool_call for piece in pieces if piece.tool_call])

@@ -18,7 +18,7 @@ from gpu_loss import note_failure
 
 from .generation import Cancelled, Generation, Guided, ReadPrompt
 from .lane_check import can_pad
-from .lanes import Lane, SoloLane
+from .lanes import Lane, SoloLane, allocated_columns
 from .model import LanguageModel
 from .sampling import NotFinite, Sampler, choose
 
@@ -63,6 +63,11 @@ class Row:
     def remaining(self) -> int:
         """The number of tokens that are not in the cache yet."""
         return len(self.tokens) - self.computed
+
+    @property
+    def cells(self) -> int:
+        """The number of tokens for the cache of a new row, and for its place in a lane afterwards."""
+        return len(self.tokens) + allocated_columns(len(self.tokens))
 
     def restart(self) -> None:
         """Drops the cache; it can be computed again from the tokens."""
@@ -149,8 +154,20 @@ class Engine:
             try:
                 self._step()
             except Exception as error:  # A defect in this class must not leave callers without a response.
-                for row in self._rows():
-                    self._end(row, error)
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Ends all rows without any tensor operation, because the GPU may be lost."""
+        with self._changed:
+            rows = self._rows()
+            for queue in (self._waiting, self._admitted, self._reading):
+                queue.clear()
+        self._lanes.clear()
+        for row in rows:
+            row.restart()
+            if not row.done.done():
+                row.done.set_exception(error)
+        note_failure(error)
 
     def _has_work(self) -> bool:
         return bool(self._admitted or self._changes or (self._waiting and not self._is_full()))
@@ -183,8 +200,7 @@ class Engine:
     # Memory
 
     def _used(self) -> int:
-        # Each prompt that is being computed needs a place in a lane afterwards.
-        reading = sum(2 * len(row.tokens) for row in self._reading)
+        reading = sum(row.cells for row in self._reading)
         return self._lent + reading + sum(lane.cells for lane in self._lanes)
 
     def _is_full(self) -> bool:
@@ -193,7 +209,7 @@ class Engine:
         if not self._admitted and not self._lent:
             return False
         lane = self._lane_for(row, len(row.tokens))
-        wanted = 2 * len(row.tokens) + (lane.growth(len(row.tokens)) if lane else 0)
+        wanted = row.cells + (lane.growth(len(row.tokens)) if lane else 0)
         return len(self._admitted) >= self._max_rows or self._used() + wanted > self._capacity
 
     def _admit(self) -> None:
@@ -209,7 +225,8 @@ class Engine:
             self._postpone(self._admitted[-1])
 
     def _postpone(self, row: Row) -> None:
-        self._remove(row)
+        self._dequeue(row)
+        self._leave(row)
         row.restart()
         with self._changed:
             self._waiting.appendleft(row)
@@ -296,15 +313,21 @@ class Engine:
         lane = self._lane_for(row, row.computed)
         if lane and self._can_pad is None:
             self._can_pad = can_pad(self._model)
-            lane = self._lane_for(row, row.computed)
-        self._make_room(lambda: row.computed + (lane.growth(row.computed) if lane else row.computed))
+            lane = lane if self._can_pad else None
+        is_solo = row.is_alone or not self._model.is_batchable
+        fresh = (SoloLane if is_solo else Lane)(row.generation.adapter)
+        # Postponing rows may remove the lane.
+        self._make_room(lambda: row.computed + (lane if lane in self._lanes else fresh).growth(row.computed))
         if row.cache is None:
             return  # This row was postponed.
         if lane is None or lane not in self._lanes:
-            is_solo = row.is_alone or not self._model.is_batchable
-            lane = (SoloLane if is_solo else Lane)(row.generation.adapter)
+            lane = fresh
             self._lanes.append(lane)
-        lane.join(row, row.cache)
+        try:
+            lane.join(row, row.cache)
+        except Exception:
+            self._drop(lane, list(lane.rows))
+            raise
         row.cache = None
 
     def _choose(self, rows: list[Row], logits: torch.Tensor) -> None:
@@ -341,20 +364,37 @@ class Engine:
         return generation.tokens >= row.budget
 
     def _end(self, row: Row, error: Exception | None = None, result: ReadPrompt | None = None) -> None:
-        self._remove(row)
-        row.restart()
+        self._dequeue(row)
+        # Respond before the tensor operations that free the row's place, which may fail.
         if error is None:
             row.done.set_result(result)
         elif not row.done.done():
             row.done.set_exception(error)
+        self._leave(row)
+        row.restart()
 
-    def _remove(self, row: Row) -> None:
-        """Frees a row's place."""
+    def _dequeue(self, row: Row) -> None:
         with self._changed:
             for rows in (self._waiting, self._admitted, self._reading):
                 if row in rows:
                     rows.remove(row)
+
+    def _leave(self, row: Row) -> None:
+        """Frees a row's place in its lane. If that fails, the other rows of the lane start again."""
         for lane in [lane for lane in self._lanes if row in lane.rows]:
-            lane.leave(row)
+            others = [other for other in lane.rows if other is not row]
+            try:
+                lane.leave(row)
+            except Exception as error:
+                note_failure(error)
+                self._drop(lane, others)
+                continue
             if not lane.rows:
                 self._lanes.remove(lane)
+
+    def _drop(self, lane: Lane, rows: list[Row]) -> None:
+        """Removes a lane whose cache may be inconsistent, and postpones these rows of it."""
+        lane.rows.clear()
+        self._lanes.remove(lane)
+        for row in reversed(rows):
+            self._postpone(row)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+
+from gpu_loss import note_failure
 
 from .lanes import Lane
 from .model import LanguageModel
@@ -14,6 +17,8 @@ NEXT = 9
 # The relative difference that rounding may cause. A model that ignores the mask or the positions differs far more.
 TOLERANCE = {torch.float32: 1e-3}
 COARSE_TOLERANCE = 0.05
+# transformers chooses these types' frequencies by the largest position in a pass.
+SHARED_ROPE_TYPES = ("longrope", "dynamic")
 
 
 @dataclass(eq=False)
@@ -22,10 +27,20 @@ class _Row:
     computed: int
 
 
-def can_pad(model: LanguageModel) -> bool:
-    """Returns whether two rows of different lengths get the same logits together as one by one. Some architectures
-    derive positions from the length of the cache, or count them in their own way. This takes five small passes.
+def can_pad(model: LanguageModel) -> bool | None:
+    """Returns whether two rows of different lengths get the same logits together as one by one; None if there is no
+    memory to find out. Some architectures derive positions from the length of the cache, or count them in their own
+    way. This takes five small passes.
     """
+    try:
+        # The rows of the comparison are too short to show different rotary frequencies.
+        return not _shares_rope(model.config) and _is_equal_together(model)
+    except Exception as error:
+        note_failure(error)
+        return None if isinstance(error, torch.OutOfMemoryError) else False
+
+
+def _is_equal_together(model: LanguageModel) -> bool:
     lane, alone = Lane(None), []
     for prompt in PROMPTS:
         cache = model.new_cache()
@@ -35,3 +50,18 @@ def can_pad(model: LanguageModel) -> bool:
     together = model.forward(lane.inputs(model.device), lane.cache)
     difference = (together - torch.stack(alone)).norm() / torch.stack(alone).norm()
     return bool(difference <= TOLERANCE.get(model.layout[0].dtype, COARSE_TOLERANCE))
+
+
+def _shares_rope(config: Any) -> bool:
+    """Returns whether the rotary frequencies of a row depend on the other rows of a pass."""
+    for part in (config, config.get_text_config()):
+        for given in (getattr(part, "rope_parameters", None), getattr(part, "rope_scaling", None)):
+            # Some models have one set of parameters for each type of layer.
+            ropes: list[Any] = [given, *given.values()] if isinstance(given, dict) else []
+            if any(isinstance(rope, dict) and _rope_type(rope) in SHARED_ROPE_TYPES for rope in ropes):
+                return True
+    return False
+
+
+def _rope_type(rope: dict[str, Any]) -> Any:
+    return rope.get("rope_type", rope.get("type"))

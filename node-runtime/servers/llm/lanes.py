@@ -7,6 +7,7 @@ without code for any of them (docs/decisions/0014-chat-servers.md).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +37,11 @@ class LaneRow(Protocol):
     def next(self) -> int:
         """The next token to compute."""
         ...
+
+
+def allocated_columns(used: int) -> int:
+    """Returns the number of columns that a lane allocates for this many in use."""
+    return used + max(MIN_SPARE, int(SPARE * used))
 
 
 @dataclass
@@ -72,8 +78,10 @@ class LaneLayer(DynamicLayer):
 
     def resize(self, like: DynamicLayer, rows: int, columns: int, used: int) -> None:
         """Moves the contents to a new allocation, in which the columns in use end at `used`."""
-        self.keys = self._moved(self.keys, like.keys, rows, columns, used)
+        keys = self._moved(self.keys, like.keys, rows, columns, used)
+        # Nothing has changed if there is no memory for both.
         self.values = self._moved(self.values, like.values, rows, columns, used)
+        self.keys = keys
         self.is_initialized = True
 
     def write(self, row: int, source: DynamicLayer) -> None:
@@ -142,7 +150,7 @@ class Lane:
         self.rows.append(row)
 
     def leave(self, row: LaneRow) -> None:
-        """Removes a row."""
+        """Removes a row. Drop the lane if this raises an error: its cache may be inconsistent."""
         at, last = self.rows.index(row), len(self.rows) - 1
         for layer in self.cache.layers:
             layer.remove(at, last)
@@ -152,7 +160,9 @@ class Lane:
         if self.rows:
             self._extent.begin = self._extent.end - max(one.computed for one in self.rows)
             if 2 * last <= self._size[0]:
-                self._resize(self.cache, 0, joining=0)
+                # Without memory for a smaller copy, the lane stays large.
+                with suppress(torch.OutOfMemoryError):
+                    self._resize(self.cache, 0, joining=0)
 
     def inputs(self, device: torch.device) -> dict[str, torch.Tensor]:
         """Returns the arguments of the forward pass for the next tokens."""
@@ -179,7 +189,7 @@ class Lane:
 
     def _size_after(self, length: int, joining: int) -> tuple[int, int]:
         rows, used = len(self.rows), max(length, self._extent.end - self._extent.begin)
-        return rows + joining * max(1, rows // 2), used + max(MIN_SPARE, int(SPARE * used))
+        return rows + joining * max(1, rows // 2), allocated_columns(used)
 
     def _cells_after(self, length: int, joining: int) -> int:
         if not self._must_resize(length, joining):
@@ -194,8 +204,13 @@ class Lane:
         if not self.cache.layers:
             self.cache.layers = [LaneLayer(extent) for _ in source.layers]
         # One layer after the other, so that only one is in memory twice.
-        for layer, like in zip(self.cache.layers, source.layers, strict=True):
-            layer.resize(like, rows, columns, used)
+        for at, (layer, like) in enumerate(zip(self.cache.layers, source.layers, strict=True)):
+            try:
+                layer.resize(like, rows, columns, used)
+            except torch.OutOfMemoryError as error:
+                if at == 0:
+                    raise
+                raise RuntimeError("there was memory for some layers of a lane only") from error
         extent.begin, extent.end = extent.begin + used - extent.end, used
         self._size = (rows, columns)
 
@@ -218,6 +233,10 @@ class SoloLane(Lane):
         """Adds the only row."""
         self.rows.append(row)
         self.cache = cache
+
+    def growth(self, length: int) -> int:
+        """Returns by how much `cells` changes when the row joins. Its cache is not copied."""
+        return 0
 
     def leave(self, row: LaneRow) -> None:
         """Removes the row."""

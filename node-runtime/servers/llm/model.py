@@ -90,6 +90,7 @@ class LanguageModel:
             folder, local_files_only=True, dtype="auto", use_safetensors=True
         )
         self._model.to(self.device).eval()
+        self.config = self._model.config
         self.adapters = Adapters(self._model)
         self.defaults: GenerationConfig = self._model.generation_config
         self.ends = self._end_tokens()

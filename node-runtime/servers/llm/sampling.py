@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # The number of likeliest tokens that are sorted for top_p. A full sort of a vocabulary takes 15 ms on a CPU, so it
 # runs only if these tokens don't reach top_p.
 SORTED_TOKENS = 1024
+# Dividing logits by a lower temperature overflows.
+MIN_TEMPERATURE = 1e-6
 
 
 class NotFinite(RuntimeError):
@@ -65,7 +67,7 @@ def choose(logits: torch.Tensor, samplers: list[Sampler]) -> list[int | NotFinit
         sampler.penalize(logits[row])
     best = logits.max(-1)
     tokens, is_usable = best.indices, best.values.isfinite()
-    drawing = [row for row, sampler in enumerate(samplers) if sampler.temperature > 0]
+    drawing = [row for row, sampler in enumerate(samplers) if sampler.temperature >= MIN_TEMPERATURE]
     if drawing:
         rows = torch.tensor(drawing, device=logits.device)
         # A row without usable numbers must not raise an error for the others.

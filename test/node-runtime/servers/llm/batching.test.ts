@@ -272,3 +272,59 @@ describe('architectures on the PyTorch server', function () {
     assert.deepEqual(found, Object.fromEntries(expected))
   })
 })
+
+describe('the engine of the PyTorch server', function () {
+  this.timeout(300_000)
+  const folder = temporaryFolder()
+  let facts: Record<string, unknown>
+
+  before(requireLlm)
+  before(async () => {
+    await makeTinyLlm(folder.path, { dtype: 'float32', layers: 2, positions: 512 })
+    const { stdout } = await runProgram(await llmPython(), [join(PROBES, 'engine_probe.py'), folder.path], {
+      env: pythonProcessEnv({ OMP_NUM_THREADS: '1' }),
+    })
+    facts = JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>
+  })
+  after(() => folder[Symbol.dispose]())
+
+  const shared = { equal: true, shared: true }
+  const separate = { equal: true, shared: false }
+  const ended = Array.from({ length: 4 }, () => 'ended with an error')
+
+  it('ends every request after an error, and serves later requests', () => {
+    assert.deepEqual(facts['no failure'], shared)
+    assert.deepEqual(facts['a lost GPU'], ended)
+    assert.deepEqual(facts['after a lost GPU'], shared)
+    assert.deepEqual(facts['a defect'], ended)
+    assert.deepEqual(facts['after a defect'], shared)
+  })
+
+  it('continues the rows whose neighbor cannot leave their lane', () => {
+    assert.deepEqual(facts['rows that cannot leave'], shared)
+    assert.equal(facts['a single row that cannot leave'], true)
+  })
+
+  it('keeps a lane large if there is no memory to shrink it', () => {
+    assert.deepEqual(facts['no memory to shrink'], shared)
+    assert.equal(facts['prompts computed without memory to shrink'], 4)
+  })
+
+  it('computes rows separately if the padding check fails, until the next check if memory was missing', () => {
+    assert.deepEqual(facts['error in the padding check'], separate)
+    assert.equal(facts['error is final'], true)
+    assert.deepEqual(facts['after the error in the padding check'], separate)
+    assert.deepEqual(facts['lack of memory in the padding check'], separate)
+    assert.equal(facts['lack of memory is final'], false)
+    assert.deepEqual(facts['after the lack of memory in the padding check'], shared)
+  })
+
+  it('computes rows separately if their rotary frequencies depend on the longest one', () => {
+    assert.deepEqual(facts.longrope, separate)
+    assert.deepEqual(facts.dynamic, separate)
+  })
+
+  it('chooses the likeliest token at a temperature close to zero', () => {
+    assert.equal(facts['a tiny temperature'], true)
+  })
+})
