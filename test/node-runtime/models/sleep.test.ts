@@ -153,7 +153,7 @@ describe('a sleeping model', function () {
 
     await node.parts.models.load(tuned)
 
-    assert.deepEqual(await ask(node, tuned), [`from vLLM with ${tuned}`, 1, 1])
+    assert.deepEqual(await ask(node, tuned), [`from vLLM with adapter:${tuned}`, 1, 1])
   })
 
   it('is stopped when its remaining GPU memory is needed too', async () => {
