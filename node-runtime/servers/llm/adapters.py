@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 
 from light_torch import without_compiler
 
@@ -50,6 +49,7 @@ def read_adapter(folder: Path) -> AdapterFiles:
             raise AdapterRefused(f"the adapter has {name}, which would change the model for everyone")
     # The import takes seconds, and most servers have no adapters.
     from peft import PeftConfig
+    from safetensors.torch import load_file
 
     try:
         config = PeftConfig.from_pretrained(str(folder))
