@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { probeLlm, requireLlm } from '../../support/builders/models/tiny-llm.ts'
 import { pythonOf } from '../../support/servers/nodes/trainer.ts'
-import { requireInstalled } from '../../support/skip.ts'
+import { requireInstalled, skipBecause } from '../../support/skip.ts'
 
 interface Kernels {
   fault: string | null
@@ -34,6 +34,8 @@ describe("Liger's kernels in Triton's interpreter", function () {
 
   before(requireLlm)
   before(async function () {
+    // The environment has 1 GB, and the interpreter takes minutes.
+    if (!process.env.HEARTH_TEST_KERNELS) skipBecause(this, 'set HEARTH_TEST_KERNELS=1 to run it')
     await requireInstalled(this, process.env.HEARTH_TEST_LLM_MISSING, () => pythonOf('kernels'))
     const libraries = join(dirname(dirname(await pythonOf('kernels'))), 'lib')
     const [version = ''] = await readdir(libraries)
