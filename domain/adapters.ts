@@ -3,7 +3,7 @@ import type { RuntimeProfile } from '../schemas/nodes/runtime-profile.ts'
 /** How a fine-tuned model is served: as an adapter in the server of its base, or with its own merged weights. */
 export type ServeAs = 'adapter' | 'merged'
 
-/** What decides whether the adapter of a run can be served in the server of its base. */
+/** The facts that decide whether the adapter of a run can be served in the server of its base. */
 export interface AdapterFacts {
   /** The files of the run's model. */
   paths: readonly string[]

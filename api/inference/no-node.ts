@@ -1,5 +1,5 @@
 import { OF_OTHERS } from '../../domain/placement/need.ts'
-import { type Verdict } from '../../domain/placement/placement.ts'
+import type { Verdict } from '../../domain/placement/placement.ts'
 
 const MAX_REASON_LENGTH = 300
 

@@ -14,7 +14,7 @@ export interface Row {
   section: string
   what: string
   unit: 'tokens/s' | 'texts/s' | 'ms'
-  /** What Hearth is compared with. */
+  /** The reference that Hearth is compared with. */
   referenceName: string
   ours?: Figure
   reference?: Figure

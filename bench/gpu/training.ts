@@ -29,7 +29,7 @@ interface Method {
   python: () => Promise<string>
 }
 
-/** What a trainer or the reference measured. */
+/** The figures that a trainer or the reference measured. */
 interface Measured {
   tokensPerSecond: number
   memoryMb: number

@@ -1,6 +1,6 @@
 import type { GgufNumbers } from '../hub/gguf.ts'
 
-/** What a model's context needs. */
+/** The figures that the memory of a model's context follows from. */
 export interface ContextShape {
   /** The model's own context length in tokens. */
   readonly length: number

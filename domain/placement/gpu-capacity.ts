@@ -17,7 +17,7 @@ type Gpus = Pick<
 /** The GPUs of a node. */
 export type NodeGpus = Pick<NodeSnapshot, 'gpus' | 'gpus_per_model'>
 
-/** What a model needs of a node's GPUs. */
+/** The GPU requirements of a model. */
 interface GpuNeed {
   readonly runtime_profile: string
   readonly memory_mb: number

@@ -1,6 +1,6 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { reserveCapacity } from './gpu-capacity.ts'
-import { type PlacementNeed } from './need.ts'
+import type { PlacementNeed } from './need.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 import { isLoading, warmthOf } from './node-snapshot.ts'
 import { PlacementIndex, scoreOf } from './placement.ts'

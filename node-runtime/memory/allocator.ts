@@ -43,7 +43,7 @@ export class NotEnoughMemoryError extends Error {
 }
 
 interface MemoryRequest {
-  /** What it holds already counts as free. */
+  /** Memory that this holder has already counts as free. */
   readonly holder: string
   readonly neededMb: number
   /** The number of pools that hold equal parts. */

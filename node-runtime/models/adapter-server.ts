@@ -1,11 +1,10 @@
 import { link, mkdir, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { inferPathOf } from '../../domain/task-types/infer-path.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
 import type { ProcessExit } from '../processes/process-driver.ts'
 import type { CachedModel } from '../weights/cache.ts'
 import { ADAPTER_PREFIX } from './named-pools.ts'
-import { type ModelServer, ModelServerError, type RunningServer } from './server.ts'
+import { inferOnce, type ModelServer, ModelServerError, type RunningServer } from './server.ts'
 import type { ServerPool } from './watched-pool.ts'
 
 /** The base may be in the middle of a forward pass for another model. */
@@ -100,17 +99,8 @@ export class AdapterServer implements RunningServer {
     return Promise.resolve([])
   }
 
-  async probe(input: unknown, signal?: AbortSignal): Promise<void> {
-    const { statusCode, body } = await this.pool.request({
-      method: 'POST',
-      path: inferPathOf(this.profile.infer_path, undefined),
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(input),
-      ...(signal && { signal }),
-    })
-    const text = await body.text()
-    if (statusCode !== 200)
-      throw new ModelServerError(`its first inference got HTTP status ${statusCode}: ${text}`)
+  probe(input: unknown, signal?: AbortSignal): Promise<void> {
+    return inferOnce(this.pool, this.profile, input, signal)
   }
 
   /** The base is probed instead. */

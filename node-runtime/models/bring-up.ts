@@ -54,7 +54,10 @@ export class BringUp {
     this.#options = options
   }
 
-  /** Loads a model: as an adapter of its base if it is served as one and its base accepts it, and with its own weights otherwise. */
+  /**
+   * Loads a model: as an adapter of its base if it is served as one and its base accepts it, and with its own weights
+   * otherwise.
+   */
   async run(model: LoadedModel): Promise<RunningServer> {
     const { loader, log, stopping } = this.#options
     if (model.avoidsAdapter) return this.#runOwn(model)
@@ -114,8 +117,8 @@ export class BringUp {
 
   /**
    * Loads a model with its own weights. When a load fails because of the weights, their digests are checked. Damaged
-   * files are downloaded again, once; if the files are intact, the model is unusable. When a preferred engine fails or doesn't fit into the
-   * free memory, the next one is tried.
+   * files are downloaded again, once; if the files are intact, the model is unusable. When a preferred engine fails or
+   * doesn't fit into the free memory, the next one is tried.
    */
   async #runOwn(
     model: LoadedModel,
@@ -235,8 +238,7 @@ export class BringUp {
       })
     } catch (err) {
       if (pending.isNeeded || stopping.aborted) throw err
-      const message = err instanceof Error ? err.message : String(err)
-      emit(log, 'model.not_compared', { model_key: modelKey, err: message })
+      emit(log, 'model.not_compared', { model_key: modelKey, err: messageOf(err) })
       return undefined
     } finally {
       memoryAllocator.release(holder)

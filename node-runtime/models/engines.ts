@@ -2,7 +2,7 @@ import { profileFor } from '../../domain/serving.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
 import type { RuntimeProfile } from '../../schemas/nodes/runtime-profile.ts'
-import { architectureIn } from './options.ts'
+import { type Architecture, architectureIn } from './options.ts'
 
 export interface EngineOptions {
   catalog: Pick<Catalog, 'profiles' | 'profile'>
@@ -74,9 +74,11 @@ export async function chooseEngine(
   modelDir: string,
   choice: EngineChoice,
 ): Promise<RuntimeProfile> {
-  const suited: RuntimeProfile[] = []
-  for (const profile of engines.slice(0, -1)) if (await suits(profile, modelDir, choice)) suited.push(profile)
-  suited.push(...engines.slice(-1))
+  const found = engines.length > 1 ? await architectureIn(modelDir) : undefined
+  const suited = [
+    ...engines.slice(0, -1).filter((profile) => suits(profile, found, choice)),
+    ...engines.slice(-1),
+  ]
   const [best] = suited
   if (!best) throw new Error('there is no profile to choose from')
   for (const profile of suited) {
@@ -87,13 +89,13 @@ export async function chooseEngine(
   return best
 }
 
-async function suits(
+function suits(
   profile: RuntimeProfile,
-  modelDir: string,
+  found: Architecture | undefined,
   { isAvoided, onUnsuited }: EngineChoice,
-): Promise<boolean> {
-  if (isAvoided(profile.profile_id) || !(await implementsModel(profile, modelDir))) return false
-  const problem = await divisionProblem(profile, modelDir)
+): boolean {
+  if (isAvoided(profile.profile_id) || !implementsModel(profile, found)) return false
+  const problem = divisionProblem(profile, found)
   if (problem !== undefined) onUnsuited(profile.profile_id, problem)
   return problem === undefined
 }
@@ -121,22 +123,20 @@ function install(
  * Returns whether the engine of a profile implements the architecture in a model's config.json, and has options for its
  * type: without a parser, vLLM rejects requests with tools, which the own server accepts for any model.
  */
-async function implementsModel(
+function implementsModel(
   { architectures, model_options }: RuntimeProfile,
-  modelDir: string,
-): Promise<boolean> {
+  found: Architecture | undefined,
+): boolean {
   if (!architectures) return true
-  const found = await architectureIn(modelDir)
   if (!found || (model_options && !Object.hasOwn(model_options, found.type))) return false
   return found.architectures.some((name) => architectures.includes(name))
 }
 
 /** Returns why a model can't be divided among the GPUs of a profile; undefined if it can, or if that is unknown. */
-async function divisionProblem(
+function divisionProblem(
   { tensor_parallel = 1 }: RuntimeProfile,
-  modelDir: string,
-): Promise<string | undefined> {
-  const heads = (await architectureIn(modelDir))?.heads
+  { heads }: Partial<Architecture> = {},
+): string | undefined {
   if (heads === undefined || heads % tensor_parallel === 0) return undefined
   return `the ${heads} attention heads of the model cannot be divided among ${tensor_parallel} GPUs (tensor_parallel)`
 }

@@ -20,7 +20,7 @@ import { ModelServer, NoGpuError } from './server.ts'
 
 export interface SpecOptions {
   signal: AbortSignal
-  /** Whether the files of an adapter suffice, if the model is served as one. */
+  /** True if the files of an adapter suffice, should the model be served as one. */
   adapters?: boolean
 }
 
@@ -203,7 +203,7 @@ export class ModelLoader {
   ): Promise<NodeModelSpec> {
     const { spec } = cached
     if (!this.#someProfile(spec, ({ serving_options }) => serving_options !== undefined)) return spec
-    const current = now ?? (await this.#ask(spec.model_key, signal))
+    const current = now ?? (await this.currentSpec(spec.model_key, signal))
     return withServing(cached, current, this.#options.log)
   }
 
@@ -215,7 +215,7 @@ export class ModelLoader {
   }
 
   /** Requests the specification of a model on this disk; undefined if no gateway responds in time. */
-  #ask(modelKey: string, stopping: AbortSignal, adapters = false): Promise<NodeModelSpec | undefined> {
+  currentSpec(modelKey: string, stopping: AbortSignal, adapters = false): Promise<NodeModelSpec | undefined> {
     const signal = AbortSignal.any([stopping, AbortSignal.timeout(SERVING_TIMEOUT_MS)])
     return this.#options.modelSpec(modelKey, { signal, adapters }).catch(() => undefined)
   }
@@ -236,7 +236,7 @@ export class ModelLoader {
     const { signal } = options
     const now =
       (stored ?? own)
-        ? await this.#ask(modelKey, signal, true)
+        ? await this.currentSpec(modelKey, signal, true)
         : await modelSpec(modelKey, { signal, adapters: true })
     const { base_key } = now ?? stored?.spec ?? {}
     if (base_key === undefined) return { now }

@@ -86,9 +86,10 @@ export class ModelManager implements AsyncDisposable {
       unload,
     })
     const { memoryAllocator } = this
+    const loader = new ModelLoader(options)
     const bringUp = new BringUp({
       ...options,
-      loader: new ModelLoader(options),
+      loader,
       memoryAllocator,
       stopping,
       inUse: () => this.inUse(),
@@ -100,6 +101,7 @@ export class ModelManager implements AsyncDisposable {
     this.#bringUp = bringUp
     this.#waker = new Waker({
       ...options,
+      loader,
       memoryAllocator,
       isUnsuited,
       getRoom: (waiting) => bringUp.getRoom(waiting),

@@ -8,12 +8,14 @@ const PREFIX_BYTES = Buffer.from(ADAPTER_PREFIX)
 const ESCAPE = Buffer.from('\\u')
 
 /** Rewrites the bodies of requests on their way to a model server. */
-abstract class RewritingPool extends Dispatcher implements ServerPool {
+class RewritingPool extends Dispatcher implements ServerPool {
   readonly #pool: ServerPool
+  readonly #rewrite: (body: Buffer) => Buffer
 
-  constructor(pool: ServerPool) {
+  constructor(pool: ServerPool, rewrite: (body: Buffer) => Buffer) {
     super()
     this.#pool = pool
+    this.#rewrite = rewrite
   }
 
   get needsProbe(): boolean {
@@ -25,49 +27,31 @@ abstract class RewritingPool extends Dispatcher implements ServerPool {
   }
 
   override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    const { body } = options
-    const isJson = typeof body === 'string' || Buffer.isBuffer(body)
-    return this.#pool.dispatch(
-      { ...options, body: isJson ? this.rewrite(Buffer.from(body)) : (body ?? null) },
-      handler,
-    )
+    const body = typeof options.body === 'string' ? Buffer.from(options.body) : options.body
+    const rewritten = Buffer.isBuffer(body) ? this.#rewrite(body) : (body ?? null)
+    return this.#pool.dispatch({ ...options, body: rewritten }, handler)
   }
-
-  protected abstract rewrite(body: Buffer): Buffer
 }
 
-/** The pool of an adapter: every request gets the adapter's name as its `model`. */
-export class AdapterPool extends RewritingPool {
-  readonly #model: string
-
-  constructor(pool: ServerPool, name: string) {
-    super(pool)
-    this.#model = JSON.stringify(name)
-  }
-
-  protected override rewrite(body: Buffer): Buffer {
-    return spliceMembers(body, { model: this.#model })
-  }
+/** Returns the pool of an adapter: every request gets the adapter's name as its `model`. */
+export function adapterPool(pool: ServerPool, name: string): ServerPool {
+  const model = JSON.stringify(name)
+  return new RewritingPool(pool, (body) => spliceMembers(body, { model }))
 }
 
 /**
- * The pool of a base with adapters: no caller can reach an adapter, which may be another account's, by naming it as the
- * `model` of a request for the base.
+ * Returns the pool of a base with adapters: no caller can reach an adapter, which may be another account's, by naming it
+ * as the `model` of a request for the base.
  */
-export class BasePool extends RewritingPool {
-  readonly #model: string
+export function basePool(pool: ServerPool, served: string): ServerPool {
+  const model = JSON.stringify(served)
+  return new RewritingPool(pool, (body) => (namesAdapter(body) ? spliceMembers(body, { model }) : body))
+}
 
-  constructor(pool: ServerPool, served: string) {
-    super(pool)
-    this.#model = JSON.stringify(served)
-  }
-
-  protected override rewrite(body: Buffer): Buffer {
-    // Few bodies have these bytes, and only those have to be scanned.
-    if (!body.includes(PREFIX_BYTES) && !body.includes(ESCAPE)) return body
-    const named = memberBytes(body, 'model')
-    const name: unknown = named && JSON.parse(named.toString())
-    const isAdapter = typeof name === 'string' && name.startsWith(ADAPTER_PREFIX)
-    return isAdapter ? spliceMembers(body, { model: this.#model }) : body
-  }
+function namesAdapter(body: Buffer): boolean {
+  // Few bodies have these bytes, and only those have to be scanned.
+  if (!body.includes(PREFIX_BYTES) && !body.includes(ESCAPE)) return false
+  const named = memberBytes(body, 'model')
+  const name: unknown = named && JSON.parse(named.toString())
+  return typeof name === 'string' && name.startsWith(ADAPTER_PREFIX)
 }

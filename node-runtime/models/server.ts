@@ -19,10 +19,10 @@ import {
   type ServerProcess,
 } from './launch.ts'
 import type { LoadDeadline } from './load-deadline.ts'
-import { AdapterPool, BasePool } from './named-pools.ts'
+import { adapterPool, basePool } from './named-pools.ts'
 import { saveOutput } from './output-stream.ts'
 import { ServerTurns } from './server-turns.ts'
-import { type ServerPool, WatchedPool } from './watched-pool.ts'
+import { poolOf, type ServerPool, type WatchedPool } from './watched-pool.ts'
 import { withoutPaths } from './without-paths.ts'
 
 /** The exit status of a model server whose weights cannot be loaded on any node (servers/README.md). */
@@ -105,7 +105,7 @@ export class ModelServer {
     this.#process = process
     this.#lastLines = lastLines
     this.#watched = poolOf(address, profile.max_concurrency)
-    this.pool = adapters ? new BasePool(this.#watched, profile.served_model ?? SERVED_NAME) : this.#watched
+    this.pool = adapters ? basePool(this.#watched, profile.served_model ?? SERVED_NAME) : this.#watched
     this.turns = new ServerTurns(concurrency)
     this.#healthPool = poolOf(address, 1)
     this.#budget = new EngineBudget(concurrency)
@@ -170,7 +170,7 @@ export class ModelServer {
 
   /** Returns the pool for requests to one of its adapters. */
   poolOf(adapter: string): ServerPool {
-    return new AdapterPool(this.#watched, adapter)
+    return adapterPool(this.#watched, adapter)
   }
 
   /** Returns the process ids of the server and its descendants; an empty list once it has exited. */
@@ -181,26 +181,7 @@ export class ModelServer {
   /** Sends one real inference request; throws unless it succeeds. */
   async probe(input: unknown, signal?: AbortSignal): Promise<void> {
     this.#probeInput = input
-    const answer = await this.pool.request({
-      method: 'POST',
-      path: inferPathOf(this.profile.infer_path, undefined),
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(input),
-      ...(signal && { signal }),
-    })
-    if (answer.statusCode === 200 && answer.headers['content-type'] === OUTPUT_TYPE) {
-      // The smallest request may produce invalid output even though the server works.
-      await saveOutput(answer.body).catch((err: unknown) => {
-        if (!(err instanceof OutputError) || err.retryable) throw err
-      })
-      return
-    }
-    const text = await answer.body.text()
-    if (answer.statusCode !== 200) {
-      const message = `its first inference ${withoutPaths(faultInOneLine(answer.statusCode, text))}`
-      // A template that rejects the simplest conversation rejects all of them, so another load can't help.
-      throw new ModelServerError(message, { isUnusable: answer.statusCode === 400 && TEMPLATE.test(text) })
-    }
+    await inferOnce(this.pool, this.profile, input, signal)
   }
 
   /**
@@ -277,24 +258,38 @@ export class ModelServer {
   }
 }
 
+/** Sends one real inference request to a server; throws unless it succeeds. */
+export async function inferOnce(
+  pool: ServerPool,
+  { infer_path }: RuntimeProfile,
+  input: unknown,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const answer = await pool.request({
+    method: 'POST',
+    path: inferPathOf(infer_path, undefined),
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(input),
+    ...(signal && { signal }),
+  })
+  if (answer.statusCode === 200 && answer.headers['content-type'] === OUTPUT_TYPE) {
+    // The smallest request may produce invalid output even though the server works.
+    await saveOutput(answer.body).catch((err: unknown) => {
+      if (!(err instanceof OutputError) || err.retryable) throw err
+    })
+    return
+  }
+  const text = await answer.body.text()
+  if (answer.statusCode !== 200) {
+    const message = `its first inference ${withoutPaths(faultInOneLine(answer.statusCode, text))}`
+    // A template that rejects the simplest conversation rejects all of them, so another load can't help.
+    throw new ModelServerError(message, { isUnusable: answer.statusCode === 400 && TEMPLATE.test(text) })
+  }
+}
+
 async function pidsOf(process: ServerProcess): Promise<readonly number[]> {
   const pid = await process.pid()
   return pid === undefined ? [] : treeOf(pid)
-}
-
-/** Returns the pool for generations. They have no timeout, because their callers can cancel them. */
-function poolOf(address: ServerAddress, connections: number): WatchedPool {
-  const [origin, by] =
-    'socket' in address
-      ? ['http://localhost', { socketPath: address.socket }]
-      : [`http://127.0.0.1:${address.port}`, {}]
-  return new WatchedPool(origin, {
-    ...by,
-    connections,
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    keepAliveTimeout: 60_000,
-  })
 }
 
 /** Returns the address and concurrency from the ready line. Keeps reading as long as the server lives, so that its pipes never fill. */

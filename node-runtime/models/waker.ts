@@ -6,11 +6,12 @@ import { type MemoryAllocator, NotEnoughMemoryError } from '../memory/allocator.
 import type { MemoryReservations } from '../memory/reservations.ts'
 import type { WeightsCache } from '../weights/cache.ts'
 import type { LoadedModel } from './loaded-model.ts'
-import type { ModelLoaderOptions } from './loader.ts'
+import type { ModelLoader } from './loader.ts'
 import { type ModelServer, ModelServerError } from './server.ts'
 import { isAsleep } from './sleeper.ts'
 
-export interface WakerOptions extends Pick<ModelLoaderOptions, 'modelSpec'> {
+export interface WakerOptions {
+  loader: Pick<ModelLoader, 'currentSpec'>
   cache: Pick<WeightsCache, 'find' | 'touch'>
   memory: MemoryReservations
   memoryAllocator: MemoryAllocator
@@ -28,7 +29,6 @@ export interface WakerOptions extends Pick<ModelLoaderOptions, 'modelSpec'> {
 const WAKE_TIMEOUT_MS = 60_000
 const STATE_TIMEOUT_MS = 10_000
 const PROBE_TIMEOUT_MS = 60_000
-const SETTINGS_TIMEOUT_MS = 3_000
 
 /** Wakes sleeping models. */
 export class Waker {
@@ -74,10 +74,9 @@ export class Waker {
 
   /** Returns whether a model's files are on the disk, and its settings have not changed as far as gateways respond. */
   async #isCurrent({ modelKey, serving }: LoadedModel): Promise<boolean> {
-    const { cache, modelSpec, stopping } = this.#options
+    const { cache, loader, stopping } = this.#options
     if (!(await cache.find(modelKey))) return false
-    const signal = AbortSignal.any([stopping, AbortSignal.timeout(SETTINGS_TIMEOUT_MS)])
-    const spec = await modelSpec(modelKey, { signal }).catch(() => undefined)
+    const spec = await loader.currentSpec(modelKey, stopping)
     return spec === undefined || isDeepStrictEqual(spec.serving, serving)
   }
 

@@ -1,5 +1,6 @@
 import { type Dispatcher, Pool } from 'undici'
 import { backoff } from '../../platform/async/retry.ts'
+import type { ServerAddress } from './launch.ts'
 
 /** The number of failures in a row after which a server is probed. */
 const MIN_FAILURES = 5
@@ -77,5 +78,20 @@ export class WatchedPool extends Pool {
   }
 }
 
-/** What the work of a model needs of the connections to its server. */
+/** The members of a pool that the work of a model uses. */
 export type ServerPool = Pick<WatchedPool, 'request' | 'dispatch' | 'needsProbe' | 'isSuspect'>
+
+/** Returns the pool for generations. They have no timeout, because their callers can cancel them. */
+export function poolOf(address: ServerAddress, connections: number): WatchedPool {
+  const [origin, by] =
+    'socket' in address
+      ? ['http://localhost', { socketPath: address.socket }]
+      : [`http://127.0.0.1:${address.port}`, {}]
+  return new WatchedPool(origin, {
+    ...by,
+    connections,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: 60_000,
+  })
+}

@@ -8,7 +8,7 @@ import type { CachedModel } from './cache.ts'
 /** It is next to the weights, so that it is removed with them. */
 const FILE = 'serving.json'
 
-/** What a gateway last said about serving a model. */
+/** The settings that a gateway last returned for serving a model. */
 interface StoredServing extends Pick<NodeModelSpec, 'serving' | 'has_adapters'> {
   /** ISO 8601. */
   read_at: string

@@ -2,6 +2,7 @@ import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import type { AdapterFacts } from '../../../domain/adapters.ts'
 import type { Database } from '../../tables.ts'
 import type { ModelVersionRow } from '../../tables/models.ts'
+import { listVersionPaths } from '../training/artifact-refs.ts'
 
 /**
  * The key of the base in whose server a model is an adapter, for statements that select from `model_version`; null for a
@@ -63,14 +64,6 @@ export async function findAdapterFacts(
     runtime_profile,
   }: Pick<ModelVersionRow, 'id' | 'job_id' | 'base_model_version_id' | 'runtime_profile'>,
 ): Promise<AdapterFacts> {
-  const pathsOf = async (versionId: string) => {
-    const rows = await db
-      .selectFrom('version_file')
-      .select('path')
-      .where('version_id', '=', versionId)
-      .execute()
-    return rows.map(({ path }) => path)
-  }
   const run = await db
     .selectFrom('training_run')
     .select('hyperparameters')
@@ -85,9 +78,9 @@ export async function findAdapterFacts(
           .where('id', '=', base_model_version_id)
           .executeTakeFirst()
   return {
-    paths: await pathsOf(id),
+    paths: await listVersionPaths(db, id),
     hyperparameters: run?.hyperparameters ?? {},
     runtime_profile,
-    base: base && { ...base, paths: await pathsOf(base_model_version_id ?? '') },
+    base: base && { ...base, paths: await listVersionPaths(db, base_model_version_id ?? '') },
   }
 }

@@ -1,6 +1,6 @@
 import type { ContextNeeds, LlamaModel } from './binding.ts'
 
-/** What determines the context length of a loaded model. */
+/** The limit that determines the context length of a loaded model. */
 export type ContextLimit = 'model' | 'setting' | 'memory'
 
 export interface ContextPlan {

@@ -16,7 +16,7 @@ from light_torch import without_compiler
 
 # How the node names adapters, so that no name of a caller is taken for one.
 PREFIX = "adapter:"
-# What PEFT puts before the names of weights in its files.
+# The prefix of the names of weights in PEFT's files.
 PEFT_PREFIX = "base_model.model."
 LORA_WEIGHTS = re.compile(r"\.lora_[AB]\.weight$")
 # Settings of adapters that replace or extend the weights that all adapters share.

@@ -94,7 +94,7 @@ class Engine:
         # All admitted rows, the oldest first.
         self._admitted: list[Row] = []
         self._turn = 0
-        # Whether lanes may have several rows; checked before the first row joins another.
+        # True if lanes may have several rows; checked before the first row joins another.
         self._can_pad: bool | None = None if model.is_batchable else False
         threading.Thread(target=self._run, name="engine", daemon=True).start()
 

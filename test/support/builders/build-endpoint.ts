@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import type { CallableEndpointRow } from '../../../db/repositories/endpoints/callable.ts'
 import type { Database } from '../../../db/tables.ts'
 import type { NewTask } from '../../../db/tables/inference.ts'
 import type { EndpointRow, ModelVersionRow, NewEndpoint, NewModelVersion } from '../../../db/tables/models.ts'
@@ -131,4 +132,15 @@ export async function buildHeldTask(
     })
     .execute()
   return id
+}
+
+/** Builds an endpoint as admission reads it. */
+export async function buildCallable(
+  db: Kysely<Database>,
+  accountId: string,
+  overrides: Partial<NewEndpoint> = {},
+): Promise<CallableEndpointRow & EndpointRow> {
+  const row = await buildEndpoint(db, accountId, overrides)
+  const version = { unusable: null, memory_mb: 1, tensor_parallel: null, lifecycle_status: 'ready' } as const
+  return { ...row, ...version, schema_key: '', base_key: null }
 }

@@ -21,7 +21,7 @@ import { ApiError } from '../../../../domain/errors.ts'
 import { newId } from '../../../../domain/ids.ts'
 import { createLogger } from '../../../../platform/log.ts'
 import { until } from '../../../support/assertions/until.ts'
-import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { buildCallable } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
 const log = createLogger('test', 'silent')
@@ -57,14 +57,7 @@ describe('the journal', () => {
         runtime_version: '0.11.0',
       })
       .execute()
-    const row = await buildEndpoint(db, accountId, { price_micro: PRICE })
-    const version = {
-      unusable: null,
-      memory_mb: 1,
-      tensor_parallel: null,
-      lifecycle_status: 'ready',
-    } as const
-    endpoint = { ...row, ...version, schema_key: '', base_key: null }
+    endpoint = await buildCallable(db, accountId, { price_micro: PRICE })
   })
   after(() => database[Symbol.asyncDispose]())
 

@@ -8,7 +8,7 @@ import * as taskWriteRepository from '../../../../db/repositories/tasks/writes.t
 import * as eventRepository from '../../../../db/repositories/webhooks/events.ts'
 import { NO_TOKENS } from '../../../../domain/chat/chat.ts'
 import { newId } from '../../../../domain/ids.ts'
-import { buildEndpoint } from '../../../support/builders/build-endpoint.ts'
+import { buildCallable } from '../../../support/builders/build-endpoint.ts'
 import { startDatabase, type TestDatabase } from '../../../support/servers/database.ts'
 
 const isBuffer = (value: unknown): value is { data: number[] } =>
@@ -35,14 +35,7 @@ describe('journal rows', () => {
         runtime_version: '0.11.0',
       })
       .execute()
-    const row = await buildEndpoint(db, accountId, { price_micro: 1_001 })
-    const version = {
-      unusable: null,
-      memory_mb: 1,
-      tensor_parallel: null,
-      lifecycle_status: 'ready',
-    } as const
-    endpoint = { ...row, ...version, schema_key: '', base_key: null }
+    endpoint = await buildCallable(db, accountId, { price_micro: 1_001 })
   })
   after(() => database[Symbol.asyncDispose]())
 

@@ -39,7 +39,7 @@ class Server:
         model = LanguageModel(folder, 1)
         model.ends = frozenset()
         self.most_rows = self.prompts = 0
-        # Whether passes of several rows fail, and all later ones.
+        # True if passes of several rows fail, and all later ones.
         self.is_lost = False
         self._forward, model.forward = model.forward, self._watch
         self.engine = Engine(model, len(PROMPTS), 1 << 30)
