@@ -60,6 +60,16 @@ function offeredModels(db: Kysely<Database>, accountId: string, taskTypes: reado
         .select('parent.name')
         .whereRef('parent.version_id', '=', 'endpoint.base_version_id')
         .where('parent.deleted_at', 'is', null)
+        // The name of a base that the account can't see stays hidden.
+        .where((where) =>
+          where.or([
+            where('parent.account_id', '=', accountId),
+            where.and([
+              where('parent.visibility', '=', 'public'),
+              where('parent.review_status', '=', 'approved'),
+            ]),
+          ]),
+        )
         .orderBy('parent.id')
         .limit(1)
         .as('parent'),

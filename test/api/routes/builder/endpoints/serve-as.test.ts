@@ -135,6 +135,15 @@ describe('serve_as', () => {
     const models = new Map(body.data.map((model: { name: string }) => [model.name, model]))
     assert.equal((models.get(endpoint.name) as { parent?: string }).parent, parent.name)
     assert.equal('parent' in (models.get(parent.name) as object), false)
+
+    const isOffered = { visibility: 'public', review_status: 'approved' } as const
+    await db.updateTable('endpoint').set(isOffered).where('id', '=', endpoint.endpoint_id).execute()
+    const { key } = await api.account()
+    const parentSeen = async (): Promise<unknown> =>
+      (await api.call('GET', `/v1/models/${endpoint.name}`, { key })).body.parent
+    assert.equal(await parentSeen(), undefined)
+    await db.updateTable('endpoint').set(isOffered).where('id', '=', parent.id).execute()
+    assert.equal(await parentSeen(), parent.name)
   })
 
   it('depends on the run, its base and the engines', () => {
