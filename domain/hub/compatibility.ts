@@ -118,7 +118,13 @@ const FOR_REVIEW = new Set(['licence'])
 
 const USUAL_LLM = 'llm-transformers'
 /** Profiles that we prefer when several serve a task. */
-const USUAL_PROFILES = new Set([USUAL_LLM, 'specialist-onnx', 'specialist-torch', 'specialist-whisper'])
+const USUAL_PROFILES = new Set([
+  USUAL_LLM,
+  'llm-llamacpp',
+  'specialist-onnx',
+  'specialist-torch',
+  'specialist-whisper',
+])
 
 /** Architectures of causal language models, which the LLM servers support without code from the repository. */
 const CAUSAL_LM = /(?:ForCausalLM|LMHeadModel)$/
@@ -182,12 +188,16 @@ function chooseProfile(
   const { served } = HUB_TASKS[wanted]
   const serving = profiles.filter(({ task_types }) => task_types.some((type) => isIn(served, type)))
   const isGguf = ({ profile_id }: HubProfile): boolean => profile_id.includes('llamacpp')
-  if (format === 'gguf') return serving.find(isGguf)
+  const usualOf = (fit: readonly HubProfile[]) =>
+    fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
+  if (format === 'gguf') return usualOf(serving.filter(isGguf))
   if (wanted === 'text-generation' && !repo.architectures.some(isCausalLm)) return undefined
-  const fit = serving.filter(
-    (profile) => !isGguf(profile) && unreadableConfig(profile.profile_id, readOf(repo, around)) === undefined,
+  return usualOf(
+    serving.filter(
+      (profile) =>
+        !isGguf(profile) && unreadableConfig(profile.profile_id, readOf(repo, around)) === undefined,
+    ),
   )
-  return fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
 }
 
 /** Returns why a model cannot serve its task; undefined when it can, or when no known fact rules it out. */

@@ -103,12 +103,14 @@ describe('checkHubRepo', () => {
 
   it('picks one file out of several quantizations', () => {
     const quantized = ['a-Q2_K.gguf', 'a-Q4_K_M.gguf', 'a-Q8_0.gguf']
-    const { files } = checkHubRepo(
+    const { files, compatibility } = checkHubRepo(
       repo({ files: quantized.map((path) => ({ path, sizeBytes: MB })), architectures: [] }),
       around({ shape: null }),
     )
 
     assert.deepEqual(files, ['a-Q4_K_M.gguf'])
+    // GPU nodes choose the engine for GPUs themselves; a model registered with it would wait for a GPU.
+    assert.equal(compatibility.runtime_profile_id, 'llm-llamacpp')
   })
 
   it("rejects an encoder's GGUF for text generation", () => {
