@@ -116,6 +116,9 @@ export const emit = defineEvents({
       kept: 'number',
     },
   ),
+  'node.memory_write_failed': warn("could not store the nodes' memory; the next write includes it", {
+    err: 'error',
+  }),
   'node.states_write_failed': warn('could not write node states; the next report includes them again', {
     err: 'error',
   }),

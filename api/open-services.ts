@@ -37,6 +37,7 @@ import { KeyStreams } from './gateway/caches/key-streams.ts'
 import { KillSwitch } from './gateway/caches/kill-switch.ts'
 import { Journal } from './gateway/journal/journal.ts'
 import { startReaper } from './gateway/journal/reaper.ts'
+import { MemoryHistory } from './gateway/links/memory-history.ts'
 import { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import { NodeLinks } from './gateway/links/node-links.ts'
 import { StreamSlots } from './http/connections/stream-slots.ts'
@@ -103,7 +104,10 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const answerBytes = config.HEARTH_ANSWER_MEMORY_MB * 1024 * 1024
   const waker = stack.use(new TaskWaker({ db, temporal, log }))
   const onStates = () => waker.poke()
-  const links = stack.use(new NodeLinks({ db, gatewayId: gateway.id, log, watch, answerBytes, onStates }))
+  const history = stack.use(new MemoryHistory({ db, gatewayId: gateway.id, log }))
+  const links = stack.use(
+    new NodeLinks({ db, gatewayId: gateway.id, log, watch, history, answerBytes, onStates }),
+  )
   const edgeWaiters = stack.use(new EdgeWaiters(url, log, links))
   await edgeWaiters.start()
   const streamSlots = new StreamSlots()
@@ -137,7 +141,6 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     log,
     now: () => new Date(),
     gateway,
-    publicUrl: config.HEARTH_PUBLIC_URL ?? baseUrl,
     stopping: new AbortController(),
     temporal,
     health: new HealthProbe(db, temporal, room),

@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { Static } from 'typebox'
 import type { NodeLogs } from '../../schemas/nodes/node-logs.ts'
+import type { NodeMemory } from '../../schemas/nodes/node-memory.ts'
 import type { NodeDetail, NodeView } from '../../schemas/nodes/node.ts'
 import { wholeNumber } from '../arguments.ts'
 import { open } from '../context.ts'
@@ -12,7 +13,8 @@ import {
   gateTodo,
   GPU_TODO,
   formatGpuFault,
-} from '../node-faults.ts'
+} from '../nodes/faults.ts'
+import { memoryTable } from '../nodes/memory-table.ts'
 import { print, table } from '../print.ts'
 
 /** The response to a node change, with the changed field. */
@@ -125,6 +127,19 @@ function lookCommands(nodes: Command): void {
           table(['WORK', 'ID', 'ATTEMPT', 'SINCE'], work),
         ].join('\n\n'),
       )
+    })
+
+  nodes
+    .command('memory <node_id>')
+    .description('show the measured memory of a node, its model servers and its runs over time')
+    .addOption(
+      new Option('--window <window>', 'how far back').choices(['hour', 'day', 'week']).default('hour'),
+    )
+    .action(async (nodeId: string, { window }: { window: string }, command: Command) => {
+      const context = open(command)
+      const path = `/nodes/${id(nodeId)}/memory?window=${window}`
+      const memory = await context.client.call<NodeMemory>('GET', path)
+      print(context, memory, memoryTable(memory))
     })
 
   nodes

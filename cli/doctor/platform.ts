@@ -15,7 +15,7 @@ import {
   GPU_RESTRICTION_TODO,
   formatGpuFault,
   formatGpuRestriction,
-} from '../node-faults.ts'
+} from '../nodes/faults.ts'
 import type { Platform } from '../platform.ts'
 import { type Check, ok, warning, wrong } from './check.ts'
 

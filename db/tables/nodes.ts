@@ -54,6 +54,25 @@ export interface NodeStateTable {
   updated_at: WithDefault<Date>
 }
 
+/** The memory of a node or of one of its processes in one bucket of time, as one gateway saw it. */
+export interface NodeMemoryTable {
+  node_id: string
+  bucket_s: number
+  bucket_at: Date
+  kind: 'node' | 'server' | 'run'
+  /** The key of the model, or the id of the run; empty for the whole node. */
+  key: string
+  gateway_id: string
+  samples: number
+  ram_avg_mb: number | null
+  ram_max_mb: number | null
+  vram_avg_mb: number | null
+  vram_max_mb: number | null
+  reserved_max_mb: number | null
+  total_mb: number | null
+  expires_at: Date
+}
+
 /** A load that the platform ordered or joined on a node. */
 export interface NodeModelOrderTable {
   node_id: string
@@ -149,6 +168,7 @@ export interface NodeTables {
   node_signature_seen: NodeSignatureSeenTable
   node_state: NodeStateTable
   node_event: NodeEventTable
+  node_memory: NodeMemoryTable
   node_model_order: NodeModelOrderTable
   node_model_grant: NodeModelGrantTable
   node_dispatch: NodeDispatchTable

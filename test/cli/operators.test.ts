@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { MemoryHistory } from '../../api/gateway/links/memory-history.ts'
 import * as cohortRepository from '../../db/repositories/cohorts/cohorts.ts'
 import { newId } from '../../domain/ids.ts'
 import { hold } from '../../domain/ledger.ts'
@@ -12,6 +13,7 @@ import { buildCohort, buildStage } from '../support/builders/cohorts/cohorts.ts'
 import { HearthRunner } from '../support/builders/run-hearth.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 import { startNode } from '../support/servers/nodes/node.ts'
+import { rawNode, reportOf } from '../support/servers/nodes/raw-node.ts'
 
 interface Finding {
   about: string
@@ -58,6 +60,26 @@ describe('hearth for operators', () => {
     )
     assert.match(queues.out, /^WORK +WAITING[^]*task +0[^]*Temporal is unreachable\.\n$/)
     assert.ok(Array.isArray(work))
+  })
+
+  it('shows the memory of a node over time', async () => {
+    const { db } = api.database
+    const { nodeId } = await rawNode(db)
+    {
+      await using history = new MemoryHistory({ db, gatewayId: newId(), log: api.services.log })
+      for (const [hour, ram_mb] of [8, 4, 2].entries()) {
+        const processes = [{ model_key: 'wool', ram_mb, ram_peak_mb: 8 }]
+        history.note(nodeId, reportOf([], { processes }), Date.now() - (12 - hour) * 3_600_000)
+      }
+    }
+    // The other tests expect a platform without nodes.
+    await db.updateTable('node').set({ status: 'removed' }).where('id', '=', nodeId).execute()
+
+    const { code, out, err } = await hearth.run(['nodes', 'memory', nodeId, '--window', 'day'])
+
+    assert.equal(code, 0, err)
+    assert.match(out, /^Models and runs reserve 0 of 8000 MB/)
+    assert.match(out, /wool +2 +8 +- +- +█·····▅·····▃\n/)
   })
 
   it('shows the ledger entries of a cohort by stage, in the order of the graph', async () => {

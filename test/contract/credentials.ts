@@ -154,6 +154,7 @@ export const CREDENTIALS: Readonly<Record<string, Credential>> = {
   claimStage: 'node-signature',
   getNode: 'operations-key',
   getNodeLogs: 'operations-key',
+  getNodeMemory: 'operations-key',
   getSettings: 'operations-key',
   giveAccountCredits: 'operations-key',
   cancelAccountRun: 'operations-key',

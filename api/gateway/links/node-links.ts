@@ -20,15 +20,17 @@ import { emit } from '../../events.ts'
 import { type NodeResponse, BufferedResponse } from './buffered-response.ts'
 import { LinkError, type LinkStream, type LinkHandlers, type LinkRequest } from './link-request.ts'
 import { type LinkedNode, createLinkedNode, snapshotOf } from './linked-node.ts'
+import type { MemoryHistory } from './memory-history.ts'
 import { type NodeDecisions, decisionsOf, helloOf } from './node-decisions.ts'
 import { type BatchAck, NodeLink } from './node-link.ts'
-import { boundedInventory, boundedModels, isModelKey, MAX_MODELS } from './reports.ts'
+import { boundedInventory, boundedModels, MAX_MODELS, reportedKeys } from './reports.ts'
 import { ResponseMemory } from './response-memory.ts'
 import { StateWriter, type StateWriterOptions } from './state-writer.ts'
 
 export interface NodeLinksOptions extends StateWriterOptions {
   /** Notifies about decisions that any gateway made about nodes. */
   watch: Pick<CacheWatch, 'on'>
+  history: Pick<MemoryHistory, 'note'>
   /** The memory in bytes for the responses from all models together. */
   answerBytes: number
 }
@@ -39,8 +41,6 @@ const GATEWAY_LIST_INTERVAL_MS = 5_000
 const FORGET_DELAY_MS = 60_000
 const RETRY_DELAY_MS = 500
 const LINKS = { perSecond: 0.5, burst: 30 }
-/** The maximum number of models per node that are compared with the deleted ones. */
-const MAX_REPORTED = 5_000
 /** The maximum number of models per link for which we query the database. */
 const MAX_ASKED = 1_000
 
@@ -55,6 +55,7 @@ export class NodeLinks implements AsyncDisposable {
   readonly #db: Kysely<Database>
   readonly #log: Logger
   readonly #states: StateWriter
+  readonly #history: Pick<MemoryHistory, 'note'>
   readonly #wheel = new TimerWheel()
   readonly #nodes = new Map<string, LinkedNode>()
   readonly #listeners = new Set<ModelListener>()
@@ -71,6 +72,7 @@ export class NodeLinks implements AsyncDisposable {
     this.#log = options.log
     this.memory = new ResponseMemory(options.answerBytes)
     this.#states = new StateWriter(options)
+    this.#history = options.history
     // Read and send decisions one after another, so the latest decision is sent last.
     options.watch.on('node', () => {
       if (this.#isOutdated) return
@@ -266,16 +268,14 @@ export class NodeLinks implements AsyncDisposable {
   }
 
   #state(node: LinkedNode, { report, model }: StateBody): void {
+    if (report) this.#history.note(node.link.nodeId, report)
     if (report) this.#report(node, report)
     if (model) this.#model(node, model)
   }
 
   #report(node: LinkedNode, report: NodeReport, { soon = false } = {}): void {
     const { inventory, decided, accountId } = node
-    node.reported = report.models
-      .slice(0, MAX_REPORTED)
-      .map(({ model_key }) => model_key)
-      .filter(isModelKey)
+    node.reported = reportedKeys(report.models)
     const reported = this.#bounded(node, report.models)
     node.report = { ...report, models: reported }
     if (!inventory || !decided) return

@@ -28,6 +28,8 @@ const readerOf = <S extends TSchema>(schema: S) => {
 
 /** The maximum number of models per node that we pass on to placement, other gateways and workers. */
 export const MAX_MODELS = 1_000
+/** The maximum number of models per node that are compared with the deleted ones. */
+const MAX_REPORTED = 5_000
 const MAX_ENTRIES = 2_000
 const MAX_NAME = 300
 const MAX_ERROR = 2_000
@@ -97,7 +99,14 @@ export function boundedInventory(inventory: NodeInventory): NodeInventory {
 /**
  * Returns whether a model can have this key. An invalid key would break SQL statements that cover all nodes' models.
  */
-export const isModelKey = (key: string): boolean => key.length <= MAX_NAME && isStorable(key)
+const isModelKey = (key: string): boolean => key.length <= MAX_NAME && isStorable(key)
+
+/** Returns the keys of the models in a report, to be compared with those of deleted models. */
+export const reportedKeys = (models: readonly NodeModel[]): string[] =>
+  models
+    .slice(0, MAX_REPORTED)
+    .map(({ model_key }) => model_key)
+    .filter(isModelKey)
 
 /** Returns at most `MAX_MODELS` models of a report; models that are only on the node's disk are dropped first. */
 export function boundedModels(models: readonly NodeModel[]): NodeModel[] {

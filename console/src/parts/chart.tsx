@@ -9,6 +9,8 @@ interface ChartProps {
   xName: string
   x: number[]
   curves: Curve[]
+  /** True if x is a time in epoch seconds; lines then have gaps where values are missing, and a linear scale. */
+  isTime?: boolean
 }
 
 const COLOURS = {
@@ -42,11 +44,11 @@ function showLast(plot: uPlot): void {
 }
 
 /** Lines over a common x axis. New points update the lines without rendering the whole page. */
-export function Chart({ label, xName, x, curves }: ChartProps) {
+export function Chart({ label, xName, x, curves, isTime = false }: ChartProps) {
   const container = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(null)
   const scheme = useComputedColorScheme('light')
-  const isLog = isWide(curves)
+  const isLog = !isTime && isWide(curves)
   const names = curves.map(({ name }) => name).join('\n')
 
   useEffect(() => {
@@ -60,7 +62,7 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
       {
         width: element.clientWidth,
         height: HEIGHT,
-        scales: { x: { time: false }, ...(isLog && { y: { distr: 3 } }) },
+        scales: { x: { time: isTime }, ...(isLog && { y: { distr: 3 } }) },
         axes: [
           { ...axis, label: xName, labelSize: 20 },
           {
@@ -79,7 +81,7 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
             value: (_plot: uPlot, value: number | null) => figure(value) || '–',
             stroke: COLOURS[scheme][at % COLOURS[scheme].length] ?? ink,
             width: 2,
-            spanGaps: true,
+            spanGaps: !isTime,
             points: { size: 5 },
           })),
         ],
@@ -95,12 +97,12 @@ export function Chart({ label, xName, x, curves }: ChartProps) {
       made.destroy()
       plot.current = null
     }
-  }, [scheme, names, xName, isLog])
+  }, [scheme, names, xName, isLog, isTime])
 
   useEffect(() => {
     plot.current?.setData([x, ...curves.map(({ values }) => values)])
     if (plot.current) showLast(plot.current)
-  }, [x, curves, scheme, names, isLog])
+  }, [x, curves, scheme, names, isLog, isTime])
 
   return <div ref={container} className="chart" role="img" aria-label={label} data-points={x.length} />
 }

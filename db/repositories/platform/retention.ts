@@ -19,6 +19,7 @@ const BY_AGE = {
   event: { column: 'created_at', keep: '30 days' },
   scaling_change: { column: 'created_at', keep: '30 days' },
   model_demand: { column: 'measured_at', keep: '1 hour' },
+  node_memory: { column: 'expires_at', keep: '0 hours' },
   node_event: { column: 'created_at', keep: '30 days' },
   webhook_attempt: { column: 'started_at', keep: '14 days' },
   webhook_delivery: { column: 'created_at', keep: '30 days' },

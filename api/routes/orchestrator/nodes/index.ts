@@ -3,6 +3,7 @@ import { drainNode } from './drain-node.ts'
 import { getEvaluationWork } from './get-evaluation-work.ts'
 import { getHubFile } from './get-hub-file.ts'
 import { getNodeLogs } from './get-node-logs.ts'
+import { getNodeMemory } from './get-node-memory.ts'
 import { getNodeModelExpectation } from './get-node-model-expectation.ts'
 import { getNodeModel } from './get-node-model.ts'
 import { getNode } from './get-node.ts'
@@ -25,6 +26,7 @@ export const nodes = [
   listNodes,
   getNode,
   getNodeLogs,
+  getNodeMemory,
   drainNode,
   resumeNode,
   shareNode,

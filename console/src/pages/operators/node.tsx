@@ -5,6 +5,7 @@ import { bytes, seconds, shortId } from '../../format.ts'
 import { DataTable } from '../../parts/data-table.tsx'
 import { Facts, Time } from '../../parts/facts.tsx'
 import { NodeAction } from '../../parts/node-actions.tsx'
+import { NodeMemoryChart } from '../../parts/node-memory.tsx'
 import { NodeModels } from '../../parts/node-models.tsx'
 import { OperatorGate } from '../../parts/operator-gate.tsx'
 import { Failure, Loading, Page, Panel } from '../../parts/page.tsx'
@@ -45,6 +46,7 @@ function NodeOf({ id }: { id: string }) {
         <Place of={data} />
       </SimpleGrid>
       <NodeModels of={data} />
+      <NodeMemoryChart id={id} />
       <Work of={data.work} />
       <Environments of={data.environments} />
       <Log id={id} />

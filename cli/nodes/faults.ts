@@ -1,4 +1,4 @@
-import type { DiskFault, GateFault, GpuFault, GpuRestriction } from '../schemas/nodes/node.ts'
+import type { DiskFault, GateFault, GpuFault, GpuRestriction } from '../../schemas/nodes/node.ts'
 
 /** Describes why a node gets no durable work from the gate, and the consequences. */
 export const formatGateFault = ({ address, since, reason, refused }: GateFault): string =>
