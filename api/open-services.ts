@@ -141,6 +141,7 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     log,
     now: () => new Date(),
     gateway,
+    publicUrl: config.HEARTH_PUBLIC_URL ?? baseUrl,
     stopping: new AbortController(),
     temporal,
     health: new HealthProbe(db, temporal, room),

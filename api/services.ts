@@ -50,8 +50,10 @@ export interface Services {
   readonly db: Kysely<Database>
   readonly log: Logger
   readonly now: () => Date
-  /** This process's identity: its row in `gateway`, and the address at which clients and nodes reach it. */
+  /** This process's identity: its row in `gateway`, and the address at which nodes reach it. */
   readonly gateway: Pick<GatewayLease, 'id' | 'baseUrl'>
+  /** The address at which clients reach the gateways; the gateway's own unless they share a load balancer. */
+  readonly publicUrl: string
   /** Aborted when the gateway stops accepting requests, to end work that would never end by itself. */
   readonly stopping: AbortController
   readonly temporal: Client

@@ -31,6 +31,11 @@ export const SETTINGS = {
     undefined,
     'URL at which clients and nodes reach this gateway; if unset, it is derived from host and port.',
   ),
+  HEARTH_PUBLIC_URL: setting(
+    'url',
+    undefined,
+    'URL at which clients reach all gateways, if they share a load balancer; if unset, HEARTH_BASE_URL.',
+  ),
   HEARTH_DATA_DIR: setting('path', '.hearth', 'Folder in which the embedded platform stores all its data.'),
   HEARTH_CACHE_DIR: setting(
     'path',

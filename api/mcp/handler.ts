@@ -35,7 +35,7 @@ export class McpHandler {
   async serve(request: AccountRequest): Promise<void> {
     const { caller, req, body } = request
     const services = this.#services
-    checkOrigin(req, services.gateway.baseUrl)
+    checkOrigin(req, services.publicUrl)
     if (Array.isArray(body))
       throw invalid(
         ['body'],

@@ -8,17 +8,17 @@ const ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:.]+\])$/i
  * Rejects requests from web pages, except this gateway's own pages; programs send no Origin. Also guards against DNS
  * rebinding, which shows in the `Host` header: a gateway with a local address accepts only local names.
  */
-export function checkOrigin({ headers }: IncomingMessage, baseUrl: string): void {
-  const baseAddress = new URL(baseUrl)
+export function checkOrigin({ headers }: IncomingMessage, publicUrl: string): void {
+  const publicAddress = new URL(publicUrl)
   const host = parse(`http://${headers.host ?? ''}`)
-  if (!host || (LOOPBACK.has(baseAddress.hostname) && !isLocal(host.hostname))) {
+  if (!host || (LOOPBACK.has(publicAddress.hostname) && !isLocal(host.hostname))) {
     throw refused(
-      `the Host ${headers.host ?? ''} is not an address of this gateway, whose address is ${baseUrl}`,
+      `the Host ${headers.host ?? ''} is not an address of this gateway, whose address is ${publicUrl}`,
     )
   }
   if (headers.origin === undefined) return
   const origin = parse(headers.origin)
-  const isOwn = origin !== undefined && (origin.host === baseAddress.host || isSamePage(origin, host))
+  const isOwn = origin !== undefined && (origin.host === publicAddress.host || isSamePage(origin, host))
   if (!isOwn) throw refused(`pages from ${headers.origin} may not call this gateway`)
 }
 
@@ -32,4 +32,4 @@ function parse(text: string): URL | undefined {
 }
 
 const refused = (why: string): ApiError =>
-  new ApiError('forbidden', `${why}; an operator sets that address with HEARTH_BASE_URL`)
+  new ApiError('forbidden', `${why}; an operator sets that address with HEARTH_BASE_URL or HEARTH_PUBLIC_URL`)

@@ -159,10 +159,10 @@ export class EgressPolicy {
 
 /** Builds the operator's policy. It always blocks the platform's own name, so that deliveries cannot loop back. */
 export function openEgressPolicy(config: Config): EgressPolicy {
-  const ownHosts = config.HEARTH_BASE_URL === undefined ? [] : [new URL(config.HEARTH_BASE_URL).hostname]
+  const ownUrls = [config.HEARTH_BASE_URL, config.HEARTH_PUBLIC_URL].filter((url) => url !== undefined)
   return new EgressPolicy({
     allow: config.HEARTH_EGRESS_ALLOW,
-    block: [...config.HEARTH_EGRESS_BLOCK, ...ownHosts],
+    block: [...config.HEARTH_EGRESS_BLOCK, ...ownUrls.map((url) => new URL(url).hostname)],
   })
 }
 

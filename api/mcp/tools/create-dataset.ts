@@ -33,9 +33,9 @@ export const createDatasetTool = operationTool({
     body: { ...rest, dataset_name: name, storage_format },
   }),
   argumentNames: { dataset_name: 'name' },
-  present: (dataset: Dataset, _args, { services: { gateway } }) => ({
+  present: (dataset: Dataset, _args, { services: { publicUrl } }) => ({
     ...dataset,
-    upload: uploadOf(dataset.dataset_id, gateway.baseUrl),
+    upload: uploadOf(dataset.dataset_id, publicUrl),
   }),
 })
 

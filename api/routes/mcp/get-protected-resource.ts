@@ -9,10 +9,10 @@ export const getProtectedResource = route({
   auth: 'none',
   success: { status: 200, schema: ProtectedResource },
 
-  handler: (_request, { gateway: { baseUrl } }) => ({
-    resource: `${baseUrl}/mcp`,
+  handler: (_request, { publicUrl }) => ({
+    resource: `${publicUrl}/mcp`,
     resource_name: 'Hearth',
     bearer_methods_supported: ['header'],
-    resource_documentation: `${baseUrl}/docs`,
+    resource_documentation: `${publicUrl}/docs`,
   }),
 })

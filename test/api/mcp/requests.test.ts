@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { sql } from 'kysely'
 import { loggedCall } from '../../../api/mcp/message.ts'
 import { newId } from '../../../domain/ids.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../../support/servers/api.ts'
@@ -37,6 +38,26 @@ describe('requests to /mcp', () => {
     for (const headers of [{}, { origin: api.baseUrl }, { host: host().replace('127.0.0.1', 'localhost') }]) {
       assert.equal((await post(headers as never)).status, 200, JSON.stringify(headers))
     }
+  })
+
+  it('are accepted from pages of the URL that several gateways share, which clients also see', async () => {
+    const publicUrl = 'https://hearth.example.com'
+    await using shared = await startApi({ database: api.database, env: { HEARTH_PUBLIC_URL: publicUrl } })
+    const from = async (origin: string) => {
+      const headers = { accept, host: 'hearth.example.com', origin }
+      return (await shared.call('POST', '/mcp', { key, body: LIST, headers })).status
+    }
+
+    assert.deepEqual([await from(publicUrl), await from('https://evil.example.com')], [200, 403])
+    const metadata = await shared.call('GET', '/.well-known/oauth-protected-resource/mcp')
+    const me = await shared.call('GET', '/api/builder/v1/me', { key })
+    assert.deepEqual([metadata.body.resource, me.body.base_url], [`${publicUrl}/mcp`, publicUrl])
+    const { rows } = await sql<{ base_url: string }>`select base_url from gateway`.execute(api.database.db)
+    assert.deepEqual(
+      rows.map((row) => row.base_url).toSorted(),
+      [api.baseUrl, shared.baseUrl].toSorted(),
+      'nodes reach each gateway at its own URL',
+    )
   })
 
   it("get an error in the protocol's format when they cannot be parsed", async () => {

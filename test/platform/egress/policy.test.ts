@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { EgressPolicy, EgressRefused } from '../../../platform/egress/policy.ts'
+import { readConfig } from '../../../platform/config.ts'
+import { EgressPolicy, EgressRefused, openEgressPolicy } from '../../../platform/egress/policy.ts'
 
 interface Case {
   name: string
@@ -48,6 +49,18 @@ describe('egress policy', () => {
       assert.equal(refusedAt(policy, one), layer)
     })
   }
+
+  it("blocks the platform's own names", () => {
+    const own = openEgressPolicy(
+      readConfig({
+        HEARTH_BASE_URL: 'http://gateway.internal.net:8420',
+        HEARTH_PUBLIC_URL: 'https://our-platform.com',
+      }),
+    )
+    for (const url of ['https://our-platform.com/hook', 'https://gateway.internal.net/hook'])
+      assert.throws(() => own.parse(url), /blocked by the operator/)
+    assert.doesNotThrow(() => own.parse('https://another-platform.com/hook'))
+  })
 
   describe('with an allow list', () => {
     const allowing = new EgressPolicy({ allow: ['127.0.0.0/8:8443', '[fd00::]/8:443'], block: [] })

@@ -16,7 +16,7 @@ export const getMe = route({
   auth: 'api-key',
   success: { status: 200, schema: Me },
 
-  async handler({ caller: { accountId, keyId, role } }, { db, config, gateway }) {
+  async handler({ caller: { accountId, keyId, role } }, { db, config, publicUrl }) {
     const [account, key, balance, storage] = await Promise.all([
       accountRepository.findAccount(db, accountId),
       apiKeyRepository.findOwnKey(db, { id: keyId, accountId }),
@@ -46,7 +46,7 @@ export const getMe = route({
       },
       balance_credits: microToCredits(balance),
       features: [...config.HEARTH_FEATURES, ...(config.HEARTH_MEMORY ? ['memory'] : [])],
-      base_url: gateway.baseUrl,
+      base_url: publicUrl,
     }
   },
 })

@@ -29,10 +29,10 @@ export const registerHubModel = route({
   errors: ['not_found', 'forbidden', 'rate_limited', 'unavailable'],
 
   async handler({ caller: { accountId }, body }, services) {
-    const { db, hub, now, gateway } = services
+    const { db, hub, now, publicUrl } = services
     const { repo_id: repoId, task_type: task, revision } = body
     const known = await hubModelRepository.findHubModelByRepo(db, accountId, repoId)
-    if (known) return present(known, gateway.baseUrl)
+    if (known) return present(known, publicUrl)
 
     const commit =
       revision === undefined
@@ -45,7 +45,7 @@ export const registerHubModel = route({
     const files = await askingHub(withDigests(hub, look))
     const order: HubImport = { ...look, accountId, task, files, now: now() }
     const row = await db.transaction().execute((trx) => createHubModel(trx, order))
-    return present(row, gateway.baseUrl)
+    return present(row, publicUrl)
   },
 })
 
