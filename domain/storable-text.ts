@@ -6,6 +6,10 @@ export const isStorable = (text: string): boolean => !text.includes(NUL) && text
 /** Replaces characters that PostgreSQL cannot store. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll(NUL, '\uFFFD')
 
-/** Serializes a value to JSON that PostgreSQL can store. */
+/** An escape in JSON text; the group holds that of a character that PostgreSQL cannot store. */
+const ESCAPE = /\\(?:(u0000|ud[89a-f][\da-f]{2})|.)/g
+
+/** Serializes a value to JSON that PostgreSQL can store, including the names of members. */
 export const storableJson = (value: object): string =>
-  JSON.stringify(value, (_key, part: unknown) => (typeof part === 'string' ? storable(part) : part))
+  // `JSON.stringify` escapes NUL and unpaired surrogates, but not pairs.
+  JSON.stringify(value).replace(ESCAPE, (escape, refused?: string) => (refused ? '\uFFFD' : escape))

@@ -23,6 +23,9 @@ export type NodeSharing = Static<typeof NodeSharing>
 /** The limit is a petabyte, more than any real node has. */
 const Megabytes = Type.Integer({ minimum: 0, maximum: 1_000_000_000 })
 
+/** Epoch milliseconds up to the year 9999, after which a `Timestamp` is no longer valid. */
+const EpochMs = Type.Integer({ minimum: 0, maximum: 253_402_300_799_999 })
+
 export const Gpu = Type.Object({
   name: Type.String(),
   memory_mb: Megabytes,
@@ -89,8 +92,8 @@ export type NodeInventory = Static<typeof NodeInventory>
 export const EngineFault = Type.Object({
   runtime_profile: Type.String({ maxLength: 100 }),
   error: Type.String(),
-  /** Epoch milliseconds. The node tries the engine again at its first load after this time; absent for its next load. */
-  retry_at: Type.Optional(Type.Integer()),
+  /** The node tries the engine again at its first load after this time; absent for its next load. */
+  retry_at: Type.Optional(EpochMs),
 })
 export type EngineFault = Static<typeof EngineFault>
 
@@ -141,8 +144,8 @@ export const NodeModel = Type.Object({
   error: Type.Optional(Type.String()),
   /** True when the weights are intact but can't be loaded, so no other node can load them either. */
   unusable: Type.Optional(Type.Boolean()),
-  /** Epoch milliseconds. The node does not retry the load before then. */
-  retry_at: Type.Optional(Type.Integer()),
+  /** The node does not retry the load before then. */
+  retry_at: Type.Optional(EpochMs),
 })
 export type NodeModel = Static<typeof NodeModel>
 

@@ -3,6 +3,7 @@ import { TokenBucket } from '../../../platform/async/token-bucket.ts'
 import type { NodeInventory, NodeModel, NodeReport } from '../../../schemas/nodes/node.ts'
 import type { NodeDecisions } from './node-decisions.ts'
 import type { NodeLink } from './node-link.ts'
+import { boundedProcesses } from './reports.ts'
 
 /** The rate limit and burst of a node's log lines and losses, in bytes. */
 const SPOOLED = { perSecond: 1024 * 1024, burst: 8 * 1024 * 1024 }
@@ -85,7 +86,7 @@ export function snapshotOf({
     draining: report.draining || decided.draining,
     models,
     ...(environments && { environments }),
-    ...(processes && { processes }),
+    ...(processes && { processes: boundedProcesses(processes, models) }),
     ...(gpus && { gpus }),
     ...(gpus_per_model !== undefined && { gpus_per_model }),
     ...(split_profiles && { split_profiles }),

@@ -5,7 +5,7 @@ import { isStorable } from '../../../domain/storable-text.ts'
 import { isCanonicalUuid } from '../../../domain/uuid.ts'
 import { type Frame, LinkProtocolError, parseJson } from '../../../platform/link/codec.ts'
 import { HelloMeta, type LogEntry, type MetricEntry, StateBody } from '../../../schemas/nodes/link.ts'
-import { NodeInventory, NodeModel } from '../../../schemas/nodes/node.ts'
+import { EngineFault, NodeInventory, NodeModel, ProcessMemory } from '../../../schemas/nodes/node.ts'
 import { jsonCheck } from '../../http/validate.ts'
 import { checkFrameJson } from './frame-weight.ts'
 
@@ -122,18 +122,33 @@ export function boundedModels(models: readonly NodeModel[]): NodeModel[] {
 function boundedModel(model: NodeModel): NodeModel {
   const known = pick(model, MODEL_MEMBERS)
   const { error, engine_fault } = known
-  if (isShort(error) && isShort(engine_fault?.error)) return known
+  if (isShort(error) && !engine_fault) return known
   return {
     ...known,
     ...(error !== undefined && { error: cut(error, MAX_ERROR) }),
-    ...(engine_fault && { engine_fault: { ...engine_fault, error: cut(engine_fault.error, MAX_ERROR) } }),
+    ...(engine_fault && {
+      engine_fault: { ...pick(engine_fault, FAULT_MEMBERS), error: cut(engine_fault.error, MAX_ERROR) },
+    }),
   }
+}
+
+/** Returns the measured memory of runs, and of the models that we pass on. */
+export function boundedProcesses(
+  processes: readonly ProcessMemory[],
+  models: readonly NodeModel[],
+): ProcessMemory[] {
+  const keys = new Set(models.map(({ model_key }) => model_key))
+  return processes
+    .filter(({ model_key }) => model_key === undefined || keys.has(model_key))
+    .map((one) => pick(one, PROCESS_MEMBERS))
 }
 
 const isShort = (text = ''): boolean => text.length <= MAX_ERROR / 4
 
 const INVENTORY_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeInventory.properties))
 const MODEL_MEMBERS: ReadonlySet<string> = new Set(Object.keys(NodeModel.properties))
+const FAULT_MEMBERS: ReadonlySet<string> = new Set(Object.keys(EngineFault.properties))
+const PROCESS_MEMBERS: ReadonlySet<string> = new Set(Object.keys(ProcessMemory.properties))
 
 /** Drops fields that this version doesn't know, because nothing limits their size. */
 function pick<T extends object>(value: T, members: ReadonlySet<string>): T {

@@ -316,7 +316,7 @@ describe('a hostile node', () => {
       { model_key: 'half \ud83d' },
     ]
     const reason = 'half of a character \ud83d'
-    const fault = { since: new Date().toISOString(), code: null, reason }
+    const fault = { since: new Date().toISOString(), code: null, reason, 'a name \0': 1 }
     const storedOf = async (nodeId: string) => {
       const states = database.db.selectFrom('node_state').select('snapshot')
       const row = await states.where('node_id', '=', nodeId).executeTakeFirst()
