@@ -123,11 +123,17 @@ export const profileFor = <P extends Pick<RuntimeProfile, 'command' | 'tensor_pa
   { tensor_parallel }: Serving = {},
 ): P => (tensor_parallel !== undefined && isDivisible(profile) ? { ...profile, tensor_parallel } : profile)
 
+/** Engines store integers in 32 bits. */
+const MAX_INTEGER = 2_147_483_647
+
 /** Returns what a value must be if it isn't; undefined if it is. */
 function expectation(rule: Rule | undefined, value: string | number | boolean): string | undefined {
   if (rule === 'boolean') return typeof value === 'boolean' ? undefined : 'true or false'
-  if (rule === 'integer')
-    return Number.isSafeInteger(value) && Number(value) >= 0 ? undefined : 'an integer of at least 0'
+  if (rule === 'integer' || rule === 'positive') {
+    const least = rule === 'integer' ? 0 : 1
+    const isWithin = Number.isInteger(value) && Number(value) >= least && Number(value) <= MAX_INTEGER
+    return isWithin ? undefined : `an integer from ${least} to ${MAX_INTEGER}`
+  }
   return rule?.includes(String(value)) ? undefined : `one of ${rule?.join(', ')}`
 }
 

@@ -78,11 +78,14 @@ export const RuntimeProfile = Type.Object(
     ),
     /** Arguments for the fields of an endpoint's `serving`, with `{value}` in place of the value. */
     serving_options: Type.Optional(Type.Record(Type.String(), Type.Array(Type.String({ minLength: 1 })))),
-    /** The arguments that endpoints may set in `serving.engine_args`, without leading dashes, and their values. */
+    /**
+     * The arguments that endpoints may set in `serving.engine_args`, without leading dashes, and their values: `integer`
+     * from 0, `positive` from 1.
+     */
     engine_args: Type.Optional(
       Type.Record(
         Type.String({ pattern: '^[a-z][a-z0-9-]*$' }),
-        Type.Union([Vocabulary('integer', 'boolean'), Type.Array(Type.String({ minLength: 1 }))]),
+        Type.Union([Vocabulary('integer', 'positive', 'boolean'), Type.Array(Type.String({ minLength: 1 }))]),
       ),
     ),
     /**

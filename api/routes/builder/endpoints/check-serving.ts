@@ -46,6 +46,12 @@ export async function assertMaySetServing(
   }
 }
 
+/** Returns a serving that has settings; an empty one stands for the defaults. */
+export const settingsIn = (serving: Serving | null | undefined): Serving | undefined =>
+  serving && Object.keys(serving).length > 0 ? serving : undefined
+
 /** Returns the column of a serving; null without any setting. */
-export const servingColumn = (serving: Serving | null): string | null =>
-  serving && Object.keys(serving).length > 0 ? JSON.stringify(serving) : null
+export const servingColumn = (serving: Serving | null | undefined): string | null => {
+  const settings = settingsIn(serving)
+  return settings ? JSON.stringify(settings) : null
+}

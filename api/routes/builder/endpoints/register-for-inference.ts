@@ -22,7 +22,7 @@ import { assertMayPublish } from '../../../registry/may-publish.ts'
 import { publishEndpoint } from '../../../registry/publish.ts'
 import { assertItemLimit } from '../../../storage/account-items.ts'
 import { checkListing } from './check-listing.ts'
-import { assertMaySetServing, assertServing, servingColumn } from './check-serving.ts'
+import { assertMaySetServing, assertServing, servingColumn, settingsIn } from './check-serving.ts'
 import { presentEndpoint } from './present.ts'
 import { servedAs } from './serve-as.ts'
 
@@ -129,11 +129,12 @@ async function create(
   const model = catalog.model(version.model_config_id)
   const fitting = await fittingTaskTypes(trx, catalog, version, 'trained')
   assertFits(body.task_type, fitting)
-  if (body.serving) {
-    await assertServing(trx, catalog, { serving: body.serving, version, accountId })
+  const serving = settingsIn(body.serving)
+  if (serving) {
+    await assertServing(trx, catalog, { serving, version, accountId })
     await assertMaySetServing(trx, { version_id: version.id, account_id: accountId })
   }
-  const served = await servedAs(trx, catalog, version, body)
+  const served = await servedAs(trx, catalog, version, { serve_as: body.serve_as, serving })
   const root = await rootBaseRepository.findRootBase(trx, version.id)
   const listing = listingOf(body, await versionRepository.readListing(trx, version.id))
   const row = await publishEndpoint(trx, version, listing, {
@@ -149,7 +150,7 @@ async function create(
     model_category: model?.config.category ?? root.category,
     tags: body.tags ?? [],
     examples: JSON.stringify(body.examples ?? []),
-    serving: servingColumn(body.serving ?? null),
+    serving: servingColumn(serving),
     ...served,
     price_micro: usdToMicro(body.price_per_request ?? 0, config.HEARTH_CREDIT_USD),
     price_set: body.price_per_request !== undefined,

@@ -29,7 +29,7 @@ export async function servedAs(
   trx: Transaction<Database>,
   { profiles }: Pick<Catalog, 'profiles'>,
   version: VersionFacts,
-  { serve_as: wanted, serving }: Pick<RegisterForInference, 'serve_as' | 'serving'>,
+  { serve_as: wanted, serving }: { [K in 'serve_as' | 'serving']: RegisterForInference[K] | undefined },
 ): Promise<ServedAs> {
   if (serving && wanted === 'adapter') throw invalid(['body', 'serving'], OF_BASE, 'serving')
   const sibling = await adapterRepository.findSibling(trx, version.id)

@@ -16,7 +16,7 @@ import type { Services } from '../../../services.ts'
 import { assertListingLimit } from '../../../storage/account-items.ts'
 import { endpointNotFound, ownEndpoint } from './access.ts'
 import { checkListing } from './check-listing.ts'
-import { assertMaySetServing, assertServing, servingColumn } from './check-serving.ts'
+import { assertMaySetServing, assertServing, servingColumn, settingsIn } from './check-serving.ts'
 import { deprecationAfter } from './deprecation.ts'
 import { EndpointParams } from './params.ts'
 import { presentEndpoint } from './present.ts'
@@ -57,9 +57,10 @@ export const updateEndpoint = route({
       })
     }
     if (body.task_type !== undefined) await assertTaskType(services, seen, body.task_type)
-    if (body.serving) {
+    const serving = settingsIn(body.serving)
+    if (serving) {
       assertOwnServer(seen)
-      await assertServing(db, services.catalog, { serving: body.serving, version: seen, accountId })
+      await assertServing(db, services.catalog, { serving, version: seen, accountId })
     }
     // This also locks the replacement, which another request may be deleting.
     const row = await retryTransaction(db, async (trx) => {
@@ -133,7 +134,7 @@ async function apply(
     review_status,
     review_note: review_status === before.review_status ? before.review_note : null,
   })
-  if (body.serving) await assertMaySetServing(trx, before)
+  if (settingsIn(body.serving)) await assertMaySetServing(trx, before)
   const row = await endpointRepository.updateEndpoint(trx, seen.id, change, now)
   if (!row) throw endpointNotFound()
   // A public listing must stay complete, no matter which field was changed.

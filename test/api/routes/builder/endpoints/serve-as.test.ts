@@ -114,6 +114,18 @@ describe('serve_as', () => {
     assert.equal(merged.body.merged_because, 'it has settings for a server of its own')
   })
 
+  it('is adapter with an empty serving, which stands for the defaults', async () => {
+    const { run } = await tune()
+
+    const { status, body } = await register(run.id, { serve_as: 'adapter', serving: {} })
+    const path = `/api/builder/v1/endpoints/${body.endpoint_id}`
+    const patched = await api.call('PATCH', path, { key: mine.key, body: { serving: {} } })
+
+    assert.deepEqual([status, body.serve_as, body.merged_because], [201, 'adapter', null])
+    assert.deepEqual([patched.status, patched.body.serving], [200, null])
+    assert.equal((await register((await tune()).run.id, { serving: {} })).body.serve_as, 'adapter')
+  })
+
   it('is one of two values', async () => {
     const { run } = await tune()
 

@@ -94,6 +94,8 @@ describe('the serving of an endpoint', () => {
       ],
       [{ engine_args: { '--max-num-seqs': 4 } }, /serving\.engine_args/],
       [{ engine_args: { 'max-num-seqs': 'lots' } }, /max-num-seqs: must be an integer/],
+      [{ engine_args: { 'max-num-seqs': 0 } }, /max-num-seqs: must be an integer from 1 to 2147483647/],
+      [{ engine_args: { seed: 1e15 } }, /seed: must be an integer from 0 to 2147483647/],
       [{ engine_args: { 'enforce-eager': 'no' } }, /enforce-eager: must be true or false/],
       [{ engine_args: { 'kv-cache-dtype': 'int1' } }, /kv-cache-dtype: must be one of auto, fp8/],
       [{ max_len: 4 }, /max_len/],
