@@ -93,7 +93,7 @@ const ramMeter = (totalMb: number): MemoryMeter => {
 }
 
 /** Some layers stay unquantized. */
-const QUANTIZED = { fp8: 0.6, bitsandbytes: 0.4 } as const
+const QUANTIZED: Readonly<Record<string, number>> = { fp8: 0.6, bitsandbytes: 0.4 }
 
 /** Models that run on the CPU use no VRAM. Their RAM is not counted, because a GPU node runs few of them. */
 const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[], totalRamMb: number): MemoryMeter => ({
@@ -150,7 +150,8 @@ function minVramMb(
 
 /** Returns the size of the weights in memory relative to their files, which usually have 16 bits per weight. */
 function scaleOf({ serving: { quantization, dtype } = {} }: NodeModelSpec): number {
-  if (quantization) return QUANTIZED[quantization]
+  // A newer gateway may know other methods.
+  if (quantization) return QUANTIZED[quantization] ?? 1
   return dtype === 'float32' ? 2 : 1
 }
 

@@ -263,6 +263,18 @@ export class BringUp {
       model.memoryMb = 0
       throw err
     }
+    this.#grow(model, wanted)
+  }
+
+  /** Reserves more memory where the model already has some, because evictions may have freed more than was needed. */
+  #grow(model: LoadedModel, wantedMb: number): void {
+    const { memory } = this.#options
+    const free = memory.freeFor(model.modelKey)
+    const parts = memory.heldByPool(model.modelKey).flatMap((mb, pool) => (mb > 0 ? (free[pool] ?? 0) : []))
+    const mostMb = Math.min(wantedMb, Math.floor(freeMemoryOn(parts, parts.length)))
+    if (mostMb <= model.memoryMb) return
+    model.memoryMb = mostMb
+    memory.reserve(model.modelKey, mostMb)
   }
 
   async #start(model: LoadedModel, prepared: PreparedModel): Promise<ModelServer> {

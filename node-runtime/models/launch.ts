@@ -100,12 +100,19 @@ export async function launch(drivers: Drivers, spec: ModelServerSpec): Promise<L
   const options = [
     ...found,
     ...(isHost ? adapters.options : []),
-    ...servingArguments(spec.profile, spec.serving),
+    ...servingArguments(spec.profile, servingWithin(spec)),
   ]
   const profile = isHost ? { ...spec.profile, env: { ...env, ...adapters.env } } : spec.profile
   return profile.driver === 'container'
     ? launchContainer(drivers, { ...spec, profile }, options)
     : launchProcess(drivers, { ...spec, profile }, options)
+}
+
+/** Returns the settings of an endpoint, with a length of at most the model's own context, where that is known. */
+function servingWithin({ serving, context }: ModelServerSpec): Serving | undefined {
+  if (serving?.max_model_len === undefined || !context) return serving
+  // llama-server would allocate the memory for tokens that the model cannot use.
+  return { ...serving, max_model_len: Math.min(serving.max_model_len, context.length) }
 }
 
 async function launchProcess(

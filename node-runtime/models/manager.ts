@@ -219,6 +219,8 @@ export class ModelManager implements AsyncDisposable {
    */
   async evict(modelKey: string, isDraining: boolean): Promise<string | undefined> {
     const model = this.#models.get(modelKey)
+    // A model that is falling asleep can only be stopped afterwards.
+    if (model) await this.memoryAllocator.whenGone(model)
     if (model?.loading) return 'it is being loaded'
     if (!model?.server && !model?.sleeping) return undefined
     if (this.#options.pins.has(modelKey)) return 'it is pinned to this node'

@@ -79,8 +79,9 @@ export class Sleeper {
     }
   }
 
-  /** Stops all sleeping models. */
+  /** Stops all models that sleep or are falling asleep. */
   async endAll(): Promise<void> {
+    await this.#queue
     await Promise.all(this.#asleep().map((model) => this.#end(model)))
   }
 

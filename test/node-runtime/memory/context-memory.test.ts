@@ -61,3 +61,16 @@ describe('the memory for the context of a GGUF', () => {
     assert.equal(meter.estimateMb(spec({ max_model_len: 32_768 }), profile), base)
   })
 })
+
+describe('the GPU memory of a model', () => {
+  it('is that of its files if a newer gateway sends a quantization that this node does not know', () => {
+    const profile = loadCatalog().profile('llm-vllm')
+    assert.ok(profile)
+    const meter = memoryMeter({ hardware: 'gpu', gpus: [{ name: 'one', memory_mb: 24_000 }] })
+    const files = [{ path: 'm.safetensors', size_bytes: 1_000 * MB, sha256: '', url: '' }]
+    const spec = { model_key: 'm', runtime_profile: 'llm-vllm', files, warmup_input: null, memory_mb: 100 }
+    const serving = { quantization: 'of-tomorrow' } as unknown as Serving
+
+    assert.equal(meter.minMb({ ...spec, serving }, profile), meter.minMb(spec, profile))
+  })
+})

@@ -93,21 +93,23 @@ describe('the engine of a GGUF', function () {
   }
 
   it('is the upstream server where the endpoint chooses it, with a context within the memory', async () => {
-    const [chosen, limited, automatic] = [
+    const [chosen, limited, beyond, automatic] = [
       await serve({ engine: 'llama-server' }),
       await serve({ engine: 'llama-server', max_model_len: 32_768 }),
+      await serve({ engine: 'llama-server', max_model_len: 9_000_000 }),
       await serve({}),
     ]
     await using node = await startWithUpstream()
-    for (const key of [chosen, limited, automatic]) await node.parts.models.load(key)
+    for (const key of [chosen, limited, beyond, automatic]) await node.parts.models.load(key)
 
     assert.deepEqual(
-      [chosen, limited, automatic].map((key) => engineOf(node, key)),
-      [UPSTREAM, UPSTREAM, OWN],
+      [chosen, limited, beyond, automatic].map((key) => engineOf(node, key)),
+      [UPSTREAM, UPSTREAM, UPSTREAM, OWN],
     )
     const { '--ctx-size': size, '--parallel': parallel, '--model': model } = await flagsOf(node, chosen)
     assert.deepEqual([size, parallel, model?.endsWith('/model.gguf')], [String(4 * 131_072), '4', true])
     assert.equal((await flagsOf(node, limited))['--ctx-size'], '32768')
+    assert.equal((await flagsOf(node, beyond))['--ctx-size'], '131072')
   })
 
   it("is Hearth's own server for stages of cohorts and on nodes without the upstream server", async () => {

@@ -88,6 +88,8 @@ describe('a sleeping model', function () {
     assert.equal(models.use(key), undefined)
     assert.equal(models.startState(key), 'cached')
     assert.deepEqual(await ask(node, other), ['from vLLM', 1, 0])
+    // It gets all the memory that it wants and that the sleeping model left, as on an empty GPU.
+    assert.ok(memory.heldBy(other) > 0.9 * awakeMb, `${memory.heldBy(other)} of ${awakeMb} MB`)
 
     await Promise.all([models.load(key), models.load(key)])
 
@@ -264,20 +266,28 @@ describe('a sleeping model', function () {
     assert.deepEqual(states, [undefined, true, undefined])
   })
 
-  it('is stopped by an eviction, by draining, and when its files are removed', async () => {
+  it('is stopped by an eviction as it falls asleep, by draining, and when its files are removed', async () => {
     const key = await add('ended')
     await using node = await startWith()
     const { models, weights, memory } = node.parts
+    const { promise: falling, resolve } = Promise.withResolvers<void>()
+    models.onChange(({ model_key, state }) => {
+      if (model_key === key && state === 'evicted') resolve()
+    })
     const ends: [how: string, end: () => Promise<unknown>][] = [
       ['evicted', () => models.evict(key, false)],
       ['draining', () => models.endSleep()],
       ['removed', () => weights.remove(key).then(() => models.disk.sync())],
     ]
     for (const [how, end] of ends) {
-      const other = await crowdedOut(node, key)
-      assert.equal(isAsleep(node, key), true, how)
+      await models.load(key)
+      const other = await add('other')
+      const loading = models.load(other)
+      await (how === 'evicted' ? falling : loading)
+      assert.equal(isAsleep(node, key), how !== 'evicted', how)
 
       await end()
+      await loading
 
       assert.deepEqual([await pidOf(node, key), memory.heldBy(key)], [undefined, 0], how)
       await models.evict(other, false)
