@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { hasCompiler } from '../hardware/inventory.ts'
+import { withoutPaths } from '../models/without-paths.ts'
 
 /** The environment with GPU kernels, and the trainers that use them. Other nodes never install it. */
 const ENVIRONMENT = 'kernels'
@@ -42,8 +43,9 @@ export async function findGpuKernels({
     if (packages !== undefined && version === own) return packages
     without(`they were installed for ${version ?? 'no Python'}, and the trainer runs on ${own ?? 'another'}`)
   } catch (err) {
-    const [reason] = (err instanceof Error ? err.message : String(err)).split('\n')
-    without(`they cannot be installed (${reason})`)
+    // A failed installer's message begins with its command line and ends with its error.
+    const reason = (err instanceof Error ? err.message : String(err)).trim().split('\n').at(-1) ?? ''
+    without(`they cannot be installed (${withoutPaths(reason)})`)
   }
   return undefined
 }

@@ -22,6 +22,8 @@ const PACKED = 'codegen gemma2 gpt2 gpt_neo gptj granite llama'.split(' ')
  */
 const APART = 'bloom falcon falcon_h1 gpt_oss lfm2 mamba mpt'.split(' ')
 const ADAPTERS = ['lora', 'none']
+/** Models whose last position comes before `sequence_len`. They have no position or no mask for longer rows. */
+const SHORT = { gpt2: { n_positions: 20 }, gpt_neo: { max_position_embeddings: 20 } }
 const ROUNDING = 1e-5
 
 const messages = (run: TrainerRun): string =>
@@ -37,12 +39,21 @@ describe('packing rows', function () {
   this.timeout(600_000)
   const packed = PACKED.flatMap((family) => ADAPTERS.map((adapter) => ({ family, adapter })))
   const apart = APART.map((family) => ({ family, adapter: 'lora' }))
+  const short = Object.entries(SHORT).map(([family, sizes]) => ({
+    family,
+    adapter: 'lora',
+    sizes,
+    sequence_len: 200,
+    pad: true,
+  }))
   const folder = temporaryFolder()
   let seen: Packing[]
 
   before(requireLlm)
   before(async () => {
-    seen = await probeLlm<Packing[]>([...packed, ...apart].map((one) => ({ ask: 'packing', ...one })))
+    seen = await probeLlm<Packing[]>(
+      [...packed, ...apart, ...short].map((one) => ({ ask: 'packing', ...one })),
+    )
   })
   after(() => folder[Symbol.dispose]())
 
@@ -64,6 +75,15 @@ describe('packing rows', function () {
       const { warned, rows } = seen[packed.length + index]!
 
       assert.deepEqual([warned, rows], [true, [6, 17]])
+    })
+  }
+
+  for (const [index, { family }] of short.entries()) {
+    it(`packs and pads rows up to the last position of the model: ${family}`, () => {
+      const { warned, rows, loss, gradients } = seen[packed.length + apart.length + index]!
+
+      assert.deepEqual([warned, rows], [false, [3, 20]])
+      assert.ok(loss < ROUNDING && gradients < ROUNDING, `${loss} ${gradients}`)
     })
   }
 

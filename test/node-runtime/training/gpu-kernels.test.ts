@@ -52,11 +52,12 @@ describe('GPU kernels of a trainer', () => {
 
   it('are left out if they cannot be installed', async () => {
     const { packages, lines } = await find({
-      pythonOf: () => Promise.reject(new Error('pip failed (1):\nno matching distribution')),
+      pythonOf: () =>
+        Promise.reject(new Error('/srv/cache/pip failed (1):\nlooking\nno file /srv/cache/liger.whl\n')),
     })
 
     assert.equal(packages, undefined)
-    assert.deepEqual(lines, ['Training uses no GPU kernels: they cannot be installed (pip failed (1):).'])
+    assert.deepEqual(lines, ['Training uses no GPU kernels: they cannot be installed (no file …/liger.whl).'])
   })
 
   it('are left out if they were installed for another Python than that of the trainer', async () => {

@@ -34,7 +34,8 @@ def train_job(job: Job, stop: StopSignal) -> None:
     settings = read_settings(job, device.type)
     base = base_folder(job)
     tokenizer = load_tokenizer(base)
-    data = load_dataset(job, settings, tokenizer, max_positions(base))
+    positions = max_positions(base)
+    data = load_dataset(job, settings, tokenizer, positions)
     left_out = data.left_out
     group = ProcessGroup(device)
     model, uses_liger = load_with_kernels(base, settings, device, sample=data.learn[0].ids, checkpoint=job.resume_from)
@@ -43,6 +44,7 @@ def train_job(job: Job, stop: StopSignal) -> None:
         settings,
         model=model,
         pad_id=tokenizer.pad_token_id,
+        max_positions=positions,
         device=device,
         world=group.world_size,
         uses_liger=uses_liger,

@@ -47,12 +47,15 @@ def restarting_positions(lengths: Sequence[int], width: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def can_pack(model: Any, device: torch.device, rows: tuple[list[int], list[int]], *, batch_size: int) -> bool:
+def can_pack(
+    model: Any, device: torch.device, rows: tuple[list[int], list[int]], *, limit: int, batch_size: int
+) -> bool:
     """Returns whether packed rows don't see each other in this model: a second row gets the same logits behind another
     row as alone, whatever that row's tokens are. Models with a recurrent state, with convolutions, or with attention
-    biases instead of positions, fail. Some kernels keep packed rows apart only in batches of one.
+    biases instead of positions, fail. Some kernels keep packed rows apart only in batches of one. The model has
+    positions for at least `limit` tokens.
     """
-    first, second = (row[:_CHECKED_TOKENS] for row in rows)
+    first, second = (row[: min(_CHECKED_TOKENS, max(1, limit // 2))] for row in rows)
     # We change every token, because a convolution sees only the last few of the first row.
     changed = [token - 1 if token > 0 else 1 for token in first]
 

@@ -41,6 +41,7 @@ class NextToken:
         *,
         model: Any,
         pad_id: int,
+        max_positions: int,
         device: torch.device,
         world: int,
         uses_liger: bool = False,
@@ -48,21 +49,23 @@ class NextToken:
         self._check = data.check
         self._settings = settings
         self._pad_id = pad_id
+        # Even padding must have a position, and some models mask attention only up to their last position.
+        self._limit = min(settings.sequence_len, max_positions)
         self._token_loss = TokenLoss(model, device, data.learn[0].ids, uses_liger=uses_liger)
         self._is_packed = settings.packing and len(data.learn) > 1 and self._can_pack(model, device, data.learn)
         # The samples of each row: several if rows are packed, otherwise one.
         self._rows = [[one] for one in data.learn]
         if self._is_packed:
-            groups = pack_rows([len(one.ids) for one in data.learn], settings.sequence_len, settings.seed)
+            groups = pack_rows([len(one.ids) for one in data.learn], self._limit, settings.seed)
             self._rows = [[data.learn[number] for number in group] for group in groups]
-            rows, limit = counted(len(data.learn), "row"), settings.sequence_len
-            log(f"Packed {rows} into {len(groups):,} of at most {limit:,} tokens.")
+            rows = counted(len(data.learn), "row")
+            log(f"Packed {rows} into {len(groups):,} of at most {self._limit:,} tokens.")
         lengths = [sum(len(one.ids) for one in row) for row in self._rows]
         self.plan = Plan(lengths, settings, by_length=settings.group_by_length, world=world)
 
     def _can_pack(self, model: Any, device: torch.device, learn: list[Example]) -> bool:
         batch_size = min(2, self._settings.micro_batch_size)
-        if can_pack(model, device, (learn[0].ids, learn[1].ids), batch_size=batch_size):
+        if can_pack(model, device, (learn[0].ids, learn[1].ids), limit=self._limit, batch_size=batch_size):
             return True
         warn("Rows are not packed, because this model cannot keep packed rows apart.")
         return False
@@ -98,11 +101,11 @@ class NextToken:
         return {"eval_perplexity": math.exp(loss) if loss < 700 else math.inf}
 
     def _collate(self, rows: list[list[Example]]) -> TokenBatch:
-        """Returns rows padded on the right to the length of the longest one, or to sequence_len."""
+        """Returns rows padded on the right to the length of the longest one, or to the longest possible row."""
         lengths = [[len(one.ids) for one in row] for row in rows]
         width = max(map(sum, lengths))
         if self._settings.pad_to_sequence_len:
-            width = max(width, self._settings.sequence_len)
+            width = max(width, self._limit)
         shape = (len(rows), width)
         ids = torch.full(shape, self._pad_id)
         mask = torch.zeros(shape, dtype=torch.long)

@@ -58,12 +58,13 @@ def packing(request: dict[str, Any]) -> Any:
     from hearth_trainers.llm.render import IGNORED, Example
     from hearth_trainers.llm.tokens import NextToken
 
-    model = tiny_model(request["family"], request["adapter"])
+    model = tiny_model(request["family"], request["adapter"], request.get("sizes", {}))
     generator = torch.Generator().manual_seed(7)
     rows = [torch.randint(3, _VOCABULARY, (length,), generator=generator).tolist() for length in (5, 17, 9, 12, 3, 8)]
     learn = [Example(row, [IGNORED] * (number % 3) + row[number % 3 :]) for number, row in enumerate(rows)]
     plain: Any = SimpleNamespace(
-        packing=False, group_by_length=True, pad_to_sequence_len=False, sequence_len=20, seed=3,
+        packing=False, group_by_length=True, pad_to_sequence_len=request.get("pad", False),
+        sequence_len=request.get("sequence_len", 20), seed=3,
         micro_batch_size=8, gradient_accumulation_steps=1, max_steps=0, epochs=1,
     )  # fmt: skip
     packed: Any = SimpleNamespace(**{**plain.__dict__, "packing": True})
@@ -72,7 +73,13 @@ def packing(request: dict[str, Any]) -> Any:
     for settings in (plain, packed):
         with contextlib.redirect_stdout(log):
             objective = NextToken(
-                Dataset(learn, [], []), settings, model=model, pad_id=0, device=torch.device("cpu"), world=1
+                Dataset(learn, [], []),
+                settings,
+                model=model,
+                pad_id=0,
+                max_positions=20,
+                device=torch.device("cpu"),
+                world=1,
             )
         [batch], targets = objective.step(0, 0)
         loss = objective.loss(model, batch)
@@ -89,7 +96,7 @@ def packing(request: dict[str, Any]) -> Any:
     }
 
 
-def tiny_model(family: str, adapter: str) -> Any:
+def tiny_model(family: str, adapter: str, more: dict[str, Any] | None = None) -> Any:
     """Loads a random model of a family the way the trainer does, in float32, with LoRA layers that have an effect."""
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -98,7 +105,7 @@ def tiny_model(family: str, adapter: str) -> Any:
     from llm_probe import SIZES
 
     torch.manual_seed(0)
-    sizes = {"initializer_range": 0.3, **SIZES[family]}
+    sizes = {"initializer_range": 0.3, **SIZES[family], **(more or {})}
     config = CONFIG_MAPPING[family](vocab_size=_VOCABULARY, bos_token_id=1, eos_token_id=2, pad_token_id=0, **sizes)
     settings: Any = SimpleNamespace(
         adapter=adapter, flash_attention="auto", gradient_checkpointing=True,
