@@ -1,11 +1,6 @@
 // Compares what a node runs with the bare libraries, on the same models, data and settings, and checks that it computes
 // on the GPU, inside the node's confinement: npm run bench:gpu. Takes at most 8 minutes, not counting the
 // installation of Python packages. Prints one table in Markdown and writes a JSON file.
-//
-// `--scale tiny` runs the same steps with tiny models, on a CPU if there is no GPU, to test the script itself.
-// `--only NAME` runs one kind of section. `--json FILE` sets the file. `--python PYTHON` names an interpreter to use
-// instead of the environment `llm`, and `--vllm PYTHON` one with vLLM. Exits with 1 if a check or a section fails, or
-// with 2 if the machine lacks something.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -32,15 +27,23 @@ const BUDGET_MS = 470_000
 /** The model of each section. */
 const MODEL_OF: Readonly<Record<string, ModelName>> = { embeddings: 'embedder', image: 'image' }
 
-const { values } = parseArgs({
-  options: {
-    scale: { type: 'string', default: '1b' },
-    only: { type: 'string', multiple: true },
-    json: { type: 'string', default: join(tmpdir(), 'hearth-bench-gpu.json') },
-    python: { type: 'string' },
-    vllm: { type: 'string' },
-  },
-})
+const USAGE = `Usage: npm run bench:gpu -- [options]
+
+Compares what a node runs on this machine's GPU with the bare libraries, in at most 8 minutes.
+
+  --scale NAME     ${Object.keys(SCALES).join(' or ')}; tiny also runs on a CPU and only tests the script itself
+  --only NAME      run one kind of section, such as lora, chat or embeddings; can be repeated
+  --json FILE      where to write the figures; by default in the temporary folder
+  --python PYTHON  an interpreter to use instead of the environment llm
+  --vllm PYTHON    an interpreter with vLLM
+  --help           show this help
+
+Exits with 1 if a check or a section fails, or with 2 if the machine lacks something.`
+const values = readOptions()
+if (values.help) {
+  console.log(USAGE)
+  process.exit(0)
+}
 const scale = SCALES[values.scale] ?? lack(`--scale must be one of ${Object.keys(SCALES).join(', ')}`)
 const { gpus } = await findGpus()
 const [gpu] = gpus
@@ -52,6 +55,23 @@ const where = gpu ? `${gpu.name}, ${gpu.memory_mb} MB` : `CPU run on ${available
 const log = (line: string): void => console.log(line)
 const options = { cacheDir: readConfig().HEARTH_CACHE_DIR, log: (line: string) => log(`  ${line}`) }
 const checks: { name: string; isRight: boolean; detail: string }[] = []
+
+function readOptions() {
+  try {
+    return parseArgs({
+      options: {
+        scale: { type: 'string', default: '1b' },
+        only: { type: 'string', multiple: true },
+        json: { type: 'string', default: join(tmpdir(), 'hearth-bench-gpu.json') },
+        python: { type: 'string' },
+        vllm: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    }).values
+  } catch (err) {
+    return lack(`${err instanceof Error ? err.message : String(err)}\n\n${USAGE}`)
+  }
+}
 
 async function main(): Promise<number> {
   log(`${where}, scale ${values.scale}`)

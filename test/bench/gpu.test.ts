@@ -65,6 +65,18 @@ describe('bench:gpu', () => {
     })
   })
 
+  it('prints its options with --help, and for an option that it does not have', () => {
+    for (const [option, status, words] of [
+      ['--help', 0, /^Usage: .*--only NAME/s],
+      ['--only-training', 2, /Unknown option '--only-training'.*Usage: /s],
+    ] as const) {
+      const ended = spawnSync(process.execPath, [BENCH, option], { encoding: 'utf8' })
+      assert.equal(ended.status, status, ended.stderr)
+      assert.match(ended.stdout + ended.stderr, words)
+      assert.doesNotMatch(ended.stderr, /^ +at /m)
+    }
+  })
+
   it('reports a section that overruns, kills its processes, and runs the next one', async () => {
     const [slow, next] = [rowOf('slow'), rowOf('next')]
     let kills = 0
