@@ -1,5 +1,6 @@
-// The health check of the gateway's container.
+// The health check of the gateway's container; an argument names another gateway.
 import { request } from 'undici'
 
-const answer = await request('http://127.0.0.1:8420/api/builder/v1/health').catch(() => undefined)
+const [url = 'http://127.0.0.1:8420'] = process.argv.slice(2)
+const answer = await request(`${url}/api/builder/v1/health`).catch(() => undefined)
 process.exit(answer?.statusCode === 200 ? 0 : 1)

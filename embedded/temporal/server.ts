@@ -107,6 +107,9 @@ const NOT_FOUND = 5
 /** A server that is starting may accept a call and never respond to it. */
 const RESPONSE_TIMEOUT_MS = 10_000
 
+/** The longest time until a server's frontend knows a new namespace; 10 s by default, and more on a busy machine. */
+const NAMESPACE_TIMEOUT_MS = 60_000
+
 /** How many days closed workflows are retained in a namespace that Hearth creates. */
 const NAMESPACE_DAYS = 3
 
@@ -209,8 +212,20 @@ export async function queueIsPolled(
   }
 }
 
-/** Adds the search attributes to a server that the user runs. */
-export async function addSearchAttributes({ namespace, ...access }: TemporalService): Promise<void> {
+/**
+ * Adds the search attributes to a server that the user runs. A server's frontend knows a namespace some seconds after it
+ * was registered, so a missing one is retried.
+ */
+export const addSearchAttributes = (service: TemporalService): Promise<void> =>
+  pRetry(() => addMissingAttributes(service), {
+    retries: Infinity,
+    minTimeout: 500,
+    factor: 1,
+    maxRetryTime: NAMESPACE_TIMEOUT_MS,
+    shouldRetry: ({ error }) => isNotFound(error),
+  })
+
+async function addMissingAttributes({ namespace, ...access }: TemporalService): Promise<void> {
   const KEYWORD = 2
   const connection = await connect(access)
   try {
