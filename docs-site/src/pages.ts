@@ -40,6 +40,7 @@ export const SIDEBAR = {
   ],
   Operate: [
     'deployment',
+    'operations/kubernetes',
     'sizing',
     'reverse-proxy',
     'gpu-nodes',
