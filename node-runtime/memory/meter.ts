@@ -23,6 +23,8 @@ export interface MemoryMeter {
     heldMb: number,
     context?: ContextShape,
   ): number | undefined
+  /** Returns the memory of an adapter that the server of its base has not reserved. */
+  adapterMb(spec: NodeModelSpec, profile: RuntimeProfile): number
   /** Returns the size of the weights once they are loaded. */
   weightsMb(spec: NodeModelSpec): number
   /** Returns whether this node could hold the model with this profile if it held nothing else. */
@@ -73,16 +75,21 @@ const ramMb = (spec: NodeModelSpec, profile: RuntimeProfile): number =>
 
 const weightsMb = (spec: NodeModelSpec): number => Math.ceil((sizeOf(spec) * scaleOf(spec)) / MB)
 
+const adapterMb = (spec: NodeModelSpec, { adapters }: RuntimeProfile): number =>
+  Math.ceil(((adapters?.memory_per_weights_mb ?? 0) * sizeOf(spec)) / MB)
+
 const ramMeter = (totalMb: number): MemoryMeter => {
   const needOf = (spec: NodeModelSpec, profile: RuntimeProfile, shape: ContextShape | undefined) =>
     contextNeed(spec, profile, { limitMb: totalMb * MAX_CONTEXT_SHARE, shape })
   return {
     estimateMb: (spec, profile, shape) => ramMb(spec, profile) + needOf(spec, profile, shape).wanted,
-    // A peak observed under light load doesn't bound a heavier one.
-    ramLimitMb: (spec, profile, heldMb) => Math.max(heldMb, ramMb(spec, profile)),
+    // A peak observed under light load doesn't bound a heavier one, nor the adapters that come later.
+    ramLimitMb: (spec, profile, heldMb) =>
+      Math.max(heldMb, ramMb(spec, profile), profile.adapters?.memory_per_weights_mb ? totalMb / 2 : 0),
     minMb: (spec, profile, shape) => ramMb(spec, profile) + needOf(spec, profile, shape).least,
     contextMb: (spec, profile, heldMb) =>
       profile.fits_context ? Math.max(0, heldMb - ramMb(spec, profile)) : undefined,
+    adapterMb,
     weightsMb,
     fits: () => true,
     shareOf: () => undefined,
@@ -121,6 +128,7 @@ const vramMeter = (gpus: readonly Gpu[], budgets: readonly number[], totalRamMb:
     if (profile.vram_mb > 0) return Math.max(0, heldMb - minVramMb(spec, profile))
     return contextNeed(spec, profile, { limitMb: totalRamMb * MAX_UNCOUNTED_SHARE, shape }).wanted
   },
+  adapterMb: (spec, profile) => (profile.vram_mb === 0 ? 0 : adapterMb(spec, profile)),
   weightsMb,
   fits: (spec, profile) =>
     (profile.tensor_parallel ?? 1) <= gpusOfOneProgram(gpus) &&

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { freeMemoryOn } from '../../domain/placement/gpu-capacity.ts'
 import { unlessAborted } from '../../platform/async/unless-aborted.ts'
 import type { Logger } from '../../platform/log.ts'
@@ -9,12 +10,14 @@ import { fillsReservation, type MemoryMeter } from '../memory/meter.ts'
 import type { ModelPeaks } from '../memory/model-peaks.ts'
 import type { MemoryReservations } from '../memory/reservations.ts'
 import type { CachedModel, ProtectedModels, WeightsCache } from '../weights/cache.ts'
+import { AdapterRoom } from './adapter-room.ts'
 import { AdapterServer } from './adapter-server.ts'
 import { StrayFileError } from './folder.ts'
 import type { LoadedModel } from './loaded-model.ts'
 import { EnvironmentError, type ModelLoader, type PreparedModel, type PrepareOptions } from './loader.ts'
 import { type ModelServer, ModelServerError, type RunningServer } from './server.ts'
 import { ModelUnavailableError } from './unavailable.ts'
+import { HEALTH_TIMEOUT_MS } from './upkeep.ts'
 
 export interface BringUpOptions {
   cache: WeightsCache
@@ -43,15 +46,18 @@ export interface HeldBase extends Disposable {
   readonly server: ModelServer
 }
 
-/** The number of adapters in one server, whose memory is not reserved. */
-const MAX_ADAPTERS = 64
+/** Without this wait, one crash of a base would load the merged weights of each adapter that is on its way. */
+const MAX_BACKOFF_WAIT_MS = 5_000
+const BACKOFF_POLL_INTERVAL_MS = 250
 
 /** Takes a model from its weights to a warm server. */
 export class BringUp {
   readonly #options: BringUpOptions
+  readonly #adapterRoom: AdapterRoom
 
   constructor(options: BringUpOptions) {
     this.#options = options
+    this.#adapterRoom = new AdapterRoom({ ...options, getRoom: (waiting) => this.getRoom(waiting) })
   }
 
   /**
@@ -82,37 +88,55 @@ export class BringUp {
     model: LoadedModel,
     { adapter, base_key }: { adapter: CachedModel; base_key: string },
   ): Promise<RunningServer> {
-    const { cache, stopping, holdBase, onMove } = this.#options
+    const { meter, onMove, measure } = this.#options
     model.loadPercent = 0
     onMove(model, 'loading_model')
-    using base = await holdBase(base_key, { isOwnEngine: model.needsOwnEngine })
+    using base = await this.#holdBase(base_key, model.needsOwnEngine)
+    const neededMb = meter.adapterMb(adapter.spec, base.server.profile)
+    const server = await this.#adapterRoom.load(base.model, { model, neededMb }, () =>
+      this.#loadAdapter(model, base, adapter),
+    )
+    if (neededMb > 0) await measure(base.model, base.server)
+    return server
+  }
+
+  /** Holds the base of an adapter. If the server of the base has just died, waits until it may be loaded again. */
+  async #holdBase(baseKey: string, isOwnEngine: boolean): Promise<HeldBase> {
+    const { holdBase, stopping } = this.#options
+    const until = performance.now() + MAX_BACKOFF_WAIT_MS
+    for (;;) {
+      try {
+        return await holdBase(baseKey, { isOwnEngine })
+      } catch (err) {
+        const isBackingOff = err instanceof ModelUnavailableError && err.code === 'backing_off'
+        if (!isBackingOff || performance.now() > until) throw err
+      }
+      await sleep(BACKOFF_POLL_INTERVAL_MS, undefined, { ref: false })
+      stopping.throwIfAborted()
+    }
+  }
+
+  async #loadAdapter(model: LoadedModel, base: HeldBase, adapter: CachedModel): Promise<RunningServer> {
+    const { cache, stopping } = this.#options
     const startedAt = performance.now()
-    await this.#limitAdapters(base.model)
-    const server = await AdapterServer.load(base.server, model.modelKey, adapter)
+    const { profile } = base.server
+    let server: AdapterServer | undefined
     try {
-      await server.probe(base.server.profile.warmup_input ?? adapter.spec.warmup_input, stopping)
+      server = await AdapterServer.load(base.server, model.modelKey, adapter)
+      await server.probe(profile.warmup_input ?? adapter.spec.warmup_input, stopping)
+      if (base.model.server !== base.server) throw new Error('its base has another server now')
     } catch (err) {
-      await server.stop()
+      await server?.stop()
+      // The adapter is not at fault, so it isn't avoided from now on.
+      if (base.model.server !== base.server || !(await base.server.isHealthy(HEALTH_TIMEOUT_MS)))
+        throw new ModelUnavailableError('no_capacity', 'the server of its base has ended', err)
       throw err
     }
-    if (base.model.server !== base.server)
-      throw new ModelUnavailableError('no_capacity', 'the server of its base has ended')
     model.join(base.model, server)
     model.lastUsed = Date.now()
     model.protect(performance.now() - startedAt)
     void cache.touch(adapter.spec.model_key)
     return server
-  }
-
-  /** Unloads the least recently used adapter of a base that has too many. */
-  async #limitAdapters({ adapters }: LoadedModel): Promise<void> {
-    if (adapters.size < MAX_ADAPTERS) return
-    const [oldest] = [...adapters]
-      .filter(({ isEvictable }) => isEvictable)
-      .toSorted((a, b) => a.lastUsed - b.lastUsed)
-    if (!oldest)
-      throw new ModelUnavailableError('no_capacity', `its base has ${adapters.size} adapters in use`)
-    await this.#options.memoryAllocator.evict(oldest)
   }
 
   /**
@@ -287,6 +311,7 @@ export class BringUp {
     model.pids = []
     model.weightsMb = meter.weightsMb(cached.spec)
     model.serving = cached.spec.serving
+    model.forgetMemory()
     const startedAt = performance.now()
     try {
       const server = await loader.start(prepared, {

@@ -26,10 +26,20 @@ export class LoadedModel {
   server: RunningServer | undefined
   /** The model in whose server this one is an adapter, while it is. */
   base: LoadedModel | undefined
+  /** The model in whose server this one was an adapter last. */
+  baseKey: string | undefined
   /** The models that are adapters in its server. */
   readonly adapters = new Set<LoadedModel>()
   /** Its server while it sleeps, and the memory that the server needs when it wakes. */
   sleeping: { readonly server: ModelServer; readonly awakeMb: number } | undefined
+  /** The memory of this adapter in the server of its base, beyond what the server reserved at its start. */
+  adapterMb = 0
+  /** The memory of an adapter that is being loaded into its server, which no measurement shows yet. */
+  incomingMb = 0
+  /** The part of its reservation that unloaded adapters have left to others. */
+  vacantMb = 0
+  /** True once adapters have used memory of its server, so that the peak is not the model's own. */
+  hasHeldAdapters = false
   inFlight = 0
   lastUsed = Date.now()
   memoryMb = 0
@@ -79,6 +89,8 @@ export class LoadedModel {
   engineFault: EngineFault | undefined
   #state: NodeModelState
   #failures = 0
+  /** The highest measurement of its server. */
+  #peakMb = 0
   /** By profile and settings, the `performance.now` time until which they are not tried again. */
   readonly #avoided = new Map<string, number>()
   readonly #pins: Pick<Pins, 'has' | 'isRetiring'>
@@ -104,14 +116,18 @@ export class LoadedModel {
 
   /** True for a loaded model that the platform wants to stay loaded. */
   get isStaying(): boolean {
-    return this.server !== undefined && !this.#pins.isRetiring(this.modelKey)
+    return this.server !== undefined && !this.#isRetiring
   }
 
   /** True for a loaded or sleeping model without requests and without a pin. */
   get isEvictable(): boolean {
     const hasServer = this.server !== undefined || this.sleeping !== undefined
-    const isFree = hasServer && this.inFlight === 0 && !this.loading && !this.#isPinned
-    return isFree && [...this.adapters].every((adapter) => !adapter.#isPinned)
+    return hasServer && this.inFlight === 0 && !this.loading && !this.isPinned
+  }
+
+  /** True for a pinned model, and for the base of a pinned adapter. */
+  get isPinned(): boolean {
+    return this.#pins.has(this.modelKey) || [...this.adapters].some(({ isPinned }) => isPinned)
   }
 
   /**
@@ -124,13 +140,27 @@ export class LoadedModel {
     this.awakeUntil = now + Math.min(loadMs, MAX_AWAKE_TTL_MS)
   }
 
-  get #isPinned(): boolean {
-    return this.#pins.has(this.modelKey)
+  get #isRetiring(): boolean {
+    return this.#pins.isRetiring(this.modelKey) && !this.isPinned
   }
 
   /** Stores the process ids. Ignores an empty list, so that the ids of an exited server remain known. */
   sawPids(pids: readonly number[]): void {
     if (pids.length > 0) this.pids = pids
+  }
+
+  /** Begins with a new server, of whose memory adapters have had nothing. */
+  forgetMemory(): void {
+    this.#peakMb = 0
+    this.vacantMb = 0
+    this.hasHeldAdapters = false
+  }
+
+  /** Records a measurement of its server. The memory that adapters had left was in use again if the peak has risen. */
+  sawMemory(mb: number): void {
+    if (mb > this.#peakMb) this.vacantMb = 0
+    this.#peakMb = Math.max(mb, this.#peakMb)
+    this.memoryMb = mb + this.incomingMb
   }
 
   /** Skips an engine that failed to serve this model with these settings, for a while. */
@@ -170,6 +200,7 @@ export class LoadedModel {
   join(base: LoadedModel, server: RunningServer): void {
     this.server = server
     this.base = base
+    this.baseKey = base.modelKey
     this.isReplaced = false
     base.adapters.add(this)
   }
@@ -177,8 +208,12 @@ export class LoadedModel {
   /** Records that its server is gone; returns the models that were adapters in it, which are gone too. */
   leave(): LoadedModel[] {
     this.server = undefined
-    this.base?.adapters.delete(this)
+    if (this.base) {
+      this.base.adapters.delete(this)
+      this.base.vacantMb += this.adapterMb
+    }
     this.base = undefined
+    this.adapterMb = 0
     const adapters = [...this.adapters]
     for (const adapter of adapters) adapter.leave()
     return adapters
@@ -201,6 +236,12 @@ export class LoadedModel {
     this.progress = undefined
   }
 
+  /** Rejects loads for a moment, and reports why, so that the platform tries another node meanwhile. */
+  postpone(message: string): void {
+    this.error = message.slice(0, MAX_ERROR)
+    this.retryAt = Date.now() + RETRY_DELAY_MS.first
+  }
+
   report(): NodeModel {
     const server = this.server ?? this.sleeping?.server
     return {
@@ -216,8 +257,8 @@ export class LoadedModel {
       memory_mb: this.memoryMb,
       ...(this.sleeping && this.#state === 'evicted' && { asleep: true, ram_mb: this.sleepRamMb }),
       ...(this.memoryMb > 0 && this.gpus.length > 0 && { gpus: [...this.gpus] }),
-      ...(this.#isPinned && { pinned: true }),
-      ...(this.server && this.#pins.isRetiring(this.modelKey) && { retiring: true }),
+      ...(this.isPinned && { pinned: true }),
+      ...(this.server && this.#isRetiring && { retiring: true }),
       ...(this.isUnpolled && this.server && { unpolled: true }),
       ...(this.isWarmingUp && { warming_up: true }),
       ...(this.#state === 'loading_model' && { load_progress_pct: this.loadPercent }),

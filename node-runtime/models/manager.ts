@@ -223,7 +223,8 @@ export class ModelManager implements AsyncDisposable {
     if (model) await this.memoryAllocator.whenGone(model)
     if (model?.loading) return 'it is being loaded'
     if (!model?.server && !model?.sleeping) return undefined
-    if (this.#options.pins.has(modelKey)) return 'it is pinned to this node'
+    if (model.isPinned)
+      return `${this.#options.pins.has(modelKey) ? 'it' : 'an adapter of it'} is pinned to this node`
     // The base keeps answering, so requests of an adapter that is gone would get errors.
     if (model.inFlight > 0 && (!isDraining || model.base)) return `requests in progress: ${model.inFlight}`
     await this.memoryAllocator.evict(model)
@@ -344,7 +345,8 @@ export class ModelManager implements AsyncDisposable {
   /** Returns the models whose weights must stay on the disk. */
   inUse(): ReadonlySet<string> {
     const busy = [...this.#models.values()].filter(({ server, loading }) => server ?? loading !== undefined)
-    const keys = [...busy.map(({ modelKey }) => modelKey), ...this.#options.pins.keys]
+    const pinned = this.#options.pins.keys.flatMap((key) => [key, this.#models.get(key)?.baseKey ?? key])
+    const keys = [...busy.map(({ modelKey }) => modelKey), ...pinned]
     return new Set(keys.flatMap((key) => [key, adapterKey(key)]))
   }
 
@@ -371,9 +373,10 @@ export class ModelManager implements AsyncDisposable {
     const peak = pids.length ? Math.ceil(await this.#options.meter.measureMb(pids, server.profile)) : 0
     if (model.server === server || model.loading) model.sawPids(pids)
     if (peak === 0 || (model.server !== server && !model.loading)) return
-    model.memoryMb = peak
-    this.#options.memory.reserve(model.modelKey, peak)
-    if (!fillsReservation(server.profile)) this.#options.measured.note(model.modelKey, peak)
+    model.sawMemory(peak)
+    this.#options.memory.reserve(model.modelKey, model.memoryMb)
+    if (!fillsReservation(server.profile) && !model.hasHeldAdapters)
+      this.#options.measured.note(model.modelKey, peak)
   }
 
   #move(model: LoadedModel, state: NodeModel['state']): void {

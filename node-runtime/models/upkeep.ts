@@ -26,7 +26,7 @@ export interface UpkeepOptions {
 export const ROUND_INTERVAL_MS = 5_000
 /** The minimum interval for storing a model's last use, which orders the removal of models from the disk. */
 const NOTE_USE_INTERVAL_MS = 60_000
-const HEALTH_TIMEOUT_MS = 5_000
+export const HEALTH_TIMEOUT_MS = 5_000
 /** A probe may wait for its turn behind long generations. */
 const PROBE_TIMEOUT_MS = 60_000
 const MAX_SICK = 3

@@ -142,6 +142,8 @@ export const RuntimeProfile = Type.Object(
           env: Type.Record(Type.String(), Type.String()),
           /** The highest rank of an adapter. */
           max_rank: Type.Integer({ minimum: 1 }),
+          /** MB added to the reservation for each MB of an adapter; unset if the server reserves them at its start. */
+          memory_per_weights_mb: Type.Optional(Type.Number({ minimum: 0 })),
         },
         { additionalProperties: false },
       ),

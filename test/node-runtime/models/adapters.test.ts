@@ -5,7 +5,10 @@ import { CHAT_PATH } from '../../../domain/chat/chat.ts'
 import { buildEndpoint } from '../../support/builders/build-endpoint.ts'
 import { startApi, type TestApi } from '../../support/servers/api.ts'
 import { addModel, type TestNode, until } from '../../support/servers/nodes/node.ts'
-import { engineOf, LLAMA, OWN, VLLM, VllmNodes } from '../../support/servers/nodes/vllm-nodes.ts'
+import { engineOf, LLAMA, OWN, VLLM, VllmNodes, vllmProfile } from '../../support/servers/nodes/vllm-nodes.ts'
+
+const ADAPTER_MB = 1_000
+const ADAPTER_FILES_MB = Buffer.byteLength('{"r":8}{}') / 2 ** 20
 
 describe('a model that is served as an adapter', function () {
   this.timeout(60_000)
@@ -43,6 +46,14 @@ describe('a model that is served as an adapter', function () {
       task_type: 'chat',
     })
     return { key, name: endpoint.name }
+  }
+
+  /** Starts a node whose engine needs memory for each adapter, which the driver doesn't report. */
+  function startReserving(): Promise<TestNode> {
+    const profile = vllmProfile()
+    assert.ok(profile.adapters)
+    const adapters = { ...profile.adapters, memory_per_weights_mb: (ADAPTER_MB - 0.5) / ADAPTER_FILES_MB }
+    return nodes.start(api, [24_000], { otherProfiles: [{ ...profile, adapters }] })
   }
 
   /** Returns what the engine of a model answers. */
@@ -220,20 +231,73 @@ describe('a model that is served as an adapter', function () {
     assert.equal((await ask(node, first.key)).asked.model, `adapter:${first.key}`)
   })
 
-  it('is evicted without an error when the server of its base dies', async () => {
+  it('has memory in the server of its base, which idle adapters and then idle models make free', async () => {
+    const base = await addBase()
+    const tuned = await Promise.all(Array.from({ length: 4 }, () => addTuned(base)))
+    const [a, b, c, d] = tuned.map(({ key }) => key) as [string, string, string, string]
+    const other = await addModel(api, { name: 'other' }, { config: { architectures: ['NewForCausalLM'] } })
+    await using node = await startReserving()
+    const { models, memory } = node.parts
+    const states = () => [a, b, c, d, other].map((key) => stateOf(node, key) ?? 'cold')
+    await models.load(other)
+    await models.load(a)
+    const withOne = memory.heldBy(base)
+    memory.reserve('other work', memory.freeMb - 1.5 * ADAPTER_MB, [0])
+
+    await models.load(b)
+    assert.equal(memory.heldBy(base) - withOne, ADAPTER_MB)
+    await models.load(c)
+    assert.equal(memory.heldBy(base) - withOne, ADAPTER_MB)
+    assert.deepEqual(states(), ['evicted', 'warm', 'warm', 'cold', 'warm'])
+
+    using _b = models.use(b)
+    using _c = models.use(c)
+    await models.load(d)
+    assert.equal(memory.heldBy(base) - withOne, 2 * ADAPTER_MB)
+    assert.deepEqual(states(), ['evicted', 'running', 'running', 'warm', 'evicted'])
+
+    using _d = models.use(d)
+    await assert.rejects(models.load(a), /needs \d+ MB; at most \d+ MB can be freed on this node/)
+    const report = models.report().find(({ model_key }) => model_key === a)
+    assert.match(report?.error ?? '', /at most/)
+    assert.ok(report?.retry_at)
+    assert.equal(memory.heldBy(base) - withOne, 2 * ADAPTER_MB)
+  })
+
+  it('keeps its base loaded while it is pinned', async () => {
     const base = await addBase()
     const { key } = await addTuned(base)
+    await using node = await nodes.start(api, [24_000], { pinned: [key] })
+    await until(() => stateOf(node, key) === 'warm')
+
+    assert.equal(await node.parts.models.evict(base, false), 'an adapter of it is pinned to this node')
+
+    const report = node.parts.models.report().find(({ model_key }) => model_key === base)
+    assert.equal(report?.pinned, true)
+    assert.ok(node.parts.models.inUse().has(base))
+  })
+
+  it('is evicted without an error when the server of its base dies, and can be loaded again, as can those on their way', async () => {
+    const base = await addBase()
+    const { key } = await addTuned(base)
+    const coming = await Promise.all([addTuned(base), addTuned(base), addTuned(base)])
     await using node = await nodes.start(api, [24_000])
     await node.parts.models.load(key)
     using use = node.parts.models.use(base)
     const [pid] = (await use?.server.pids()) ?? []
     assert.ok(pid)
 
+    const loads = coming.map((one) => node.parts.models.load(one.key).catch(() => {}))
     process.kill(pid, 'SIGKILL')
 
-    await until(() => stateOf(node, base) === 'evicted')
+    await until(() => stateOf(node, key) === 'evicted')
     const report = node.parts.models.report().find(({ model_key }) => model_key === key)
-    assert.deepEqual([report?.state, report?.error], ['evicted', undefined])
+    assert.equal(report?.error, undefined)
+    await Promise.all(loads)
+    for (const one of coming) {
+      await node.parts.models.load(one.key)
+      assert.equal((await ask(node, one.key)).asked.model, `adapter:${one.key}`)
+    }
   })
 
   it('is served with its own weights if the engine refuses the adapter', async () => {
