@@ -17,16 +17,12 @@ import type { NodeLinks } from '../gateway/links/node-links.ts'
 import { cold, delayOn, type LoadDelay, RETRY_AFTER_S, unavailable } from './load-refusals.ts'
 import { noNodeReason } from './no-node.ts'
 
-/** A model's requirements, and the account that needs it loaded. */
-export interface LoadNeed {
-  readonly model_key: string
-  /** The account of the waiting request. */
+/** A model's requirements, and the account of the waiting request. */
+export interface LoadNeed extends Omit<
+  PlacementNeed,
+  'account_id' | 'hardware' | 'exclude' | 'atLeast' | 'now'
+> {
   readonly account_id: string
-  readonly runtime_profile: string
-  readonly memory_mb: number
-  readonly tensor_parallel?: number | null
-  /** The model in whose server this one is an adapter. */
-  readonly base_key?: string | null
 }
 
 export interface ModelLoadsOptions {

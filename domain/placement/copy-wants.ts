@@ -5,7 +5,7 @@ import type { WarmRequirement } from './warm-pins.ts'
 /** The copies that an endpoint wants, and what its model needs. */
 export interface EndpointCopies extends Pick<
   WarmRequirement,
-  'model_key' | 'runtime_profile' | 'memory_mb' | 'tensor_parallel'
+  'model_key' | 'runtime_profile' | 'engine' | 'memory_mb' | 'tensor_parallel' | 'base_key'
 > {
   readonly account_id: string
   readonly is_public: boolean
@@ -33,9 +33,9 @@ export function copiesByModel(
   { now, defaultIdleS }: { now: Date; defaultIdleS: number },
 ): ModelCopies[] {
   return [...Map.groupBy(endpoints, ({ model_key }) => model_key).values()].map((rows) => {
-    const [{ model_key, runtime_profile, memory_mb, tensor_parallel = null, account_id }] = rows as [
-      EndpointCopies,
-    ]
+    const [{ account_id, ...first }] = rows as [EndpointCopies]
+    const { model_key, runtime_profile, memory_mb } = first
+    const { engine = null, tensor_parallel = null, base_key = null } = first
     const isOpen = rows.some((row) => row.is_public || row.account_id !== account_id)
     const scaled = rows.filter(({ max_copies }) => max_copies !== null)
     const { copies: min, by: minBy } = rows
@@ -49,8 +49,10 @@ export function copiesByModel(
     return {
       model_key,
       runtime_profile,
+      engine,
       memory_mb,
       tensor_parallel,
+      base_key,
       account_id: isOpen ? null : account_id,
       isScaled: scaled.length > 0,
       want: {

@@ -1,6 +1,7 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { gpuCapacityFault, gpuCountFault } from './gpu-capacity.ts'
 import { bandOf, isLoading, type NodeSnapshot, serves, type Warmth, warmthOf } from './node-snapshot.ts'
+import { servedKey } from './served-profiles.ts'
 
 /** The requirements of a request. */
 export interface PlacementNeed {
@@ -8,6 +9,8 @@ export interface PlacementNeed {
   /** The account that the work belongs to. Null for work open to all accounts, which only shared nodes run. */
   readonly account_id: string | null
   readonly runtime_profile: string
+  /** The engine that its endpoint's settings name, in place of its profile's; unset or null for none. */
+  readonly engine?: string | null
   readonly memory_mb: number
   /** The GPUs of one node that its endpoint's settings give to the model; unset or null for the profile's number. */
   readonly tensor_parallel?: number | null
@@ -50,9 +53,11 @@ export function rejectReason(node: IndexedNode, need: PlacementNeed): string | u
   if (need.exclude?.has(snapshot.node_id)) return 'was already tried for this request'
   if (need.hardware && snapshot.hardware !== need.hardware)
     return `is ${snapshot.hardware}, not ${need.hardware}`
-  if (!snapshot.profiles.includes(need.runtime_profile))
-    return `cannot run the profile ${need.runtime_profile}`
   if (warmth === 'warm') return undefined
+  if (!snapshot.profiles.includes(servedKey(need)))
+    return need.engine
+      ? `cannot run the engine ${need.engine} in place of the profile ${need.runtime_profile}`
+      : `cannot run the profile ${need.runtime_profile}`
   if (need.atLeast === 'warm' || (need.atLeast === 'cached' && warmth === 'cold'))
     return `has the model only ${bandOf(model)}`
   if (model?.retry_at !== undefined && model.retry_at > need.now)
@@ -65,6 +70,9 @@ export function rejectReason(node: IndexedNode, need: PlacementNeed): string | u
   return gpuCapacityFault(snapshot, node.reach, need)
 }
 
-/** Returns whether the base of an adapter is loaded on a node. */
-export const hasBase = ({ models }: IndexedNode, { base_key }: PlacementNeed): boolean =>
-  typeof base_key === 'string' && warmthOf(models.get(base_key)) === 'warm'
+/** Returns whether the base of an adapter is loaded on a node, or is being loaded and has its memory. */
+export function hasBase({ models }: IndexedNode, { base_key }: PlacementNeed): boolean {
+  if (typeof base_key !== 'string') return false
+  const base = models.get(base_key)
+  return warmthOf(base) === 'warm' || isLoading(base)
+}

@@ -17,7 +17,7 @@ export interface NodeSnapshot {
   readonly account_id: string
   readonly sharing: NodeSharing
   readonly hardware: 'cpu' | 'gpu' | 'xpu'
-  /** Runtime profiles that this node can run. */
+  /** The profiles of the versions that this node serves, and their engines (`servedProfiles`). */
   readonly profiles: readonly string[]
   readonly cpus: number
   readonly memory_total_mb: number

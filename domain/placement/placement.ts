@@ -3,7 +3,8 @@ import { drawBest, ScoreBuckets } from '../score-buckets.ts'
 import { reachableMemory } from './gpu-capacity.ts'
 import { hasBase, type IndexedNode, type PlacementNeed, rejectReason } from './need.ts'
 import type { NodeSnapshot, Warmth } from './node-snapshot.ts'
-import { type Band, bandOf, isAsleep, serves, stageOf, warmthOf } from './node-snapshot.ts'
+import { type Band, bandOf, isAsleep, isLoading, serves, stageOf, warmthOf } from './node-snapshot.ts'
+import { servedKey } from './served-profiles.ts'
 
 export interface NodeChoice {
   readonly node_id: string
@@ -66,7 +67,7 @@ const within = (scope: string, key: string): string => (scope === EVERYBODY ? ke
 
 /**
  * An ordered index, so that a decision examines few nodes. Per model, it lists the nodes that hold it; per runtime
- * profile, all others. Both lists are sorted by points. Shared nodes are separate from dedicated ones. A report moves
+ * profile that a node serves, all others. Both lists are sorted by points. Shared nodes are separate from dedicated ones. A report moves
  * only one node.
  */
 export class PlacementIndex {
@@ -211,19 +212,38 @@ export class PlacementIndex {
   }
 
   #choose(need: PlacementNeed, random: () => number): NodeChoice | undefined {
-    const { model_key, atLeast = 'cold' } = need
+    const { model_key, base_key, atLeast = 'cold' } = need
+    if (typeof base_key === 'string') return this.#chooseForAdapter(need, base_key, random)
     for (const band of BANDS) {
       // The cold band has every node of the profile. Nodes that hold the model were considered in earlier bands.
       const isNew = ({ models }: IndexedNode) => band !== 'cold' || warmthOf(models.get(model_key)) === 'cold'
       const node = this.#draw(need, random, (scope) => this.#nodesOf(band, need, scope), isNew)
       if (node) return choiceOf(node, need)
       if (band === atLeast) return undefined
-      if (band !== 'warm' || typeof need.base_key !== 'string') continue
-      const { base_key } = need
-      const host = this.#draw(need, random, (scope) => this.#holders.warm.get(within(scope, base_key)))
-      if (host) return choiceOf(host, need)
     }
     return undefined
+  }
+
+  /** Returns the best node for an adapter, which loads much faster than its base. */
+  #chooseForAdapter(need: PlacementNeed, baseKey: string, random: () => number): NodeChoice | undefined {
+    const { model_key: own, atLeast = 'cold' } = need
+    const draw = (band: Band, key = own, isWanted?: (node: IndexedNode) => boolean) =>
+      this.#draw(need, random, (scope) => this.#nodesOf(band, { ...need, model_key: key }, scope), isWanted)
+    const loads =
+      (key: string) =>
+      ({ models }: IndexedNode) =>
+        isLoading(models.get(key))
+    const warm = draw('warm')
+    if (warm || atLeast === 'warm') return warm && choiceOf(warm, need)
+    const node =
+      draw('cached', own, loads(own)) ??
+      draw('warm', baseKey) ??
+      draw('asleep', baseKey) ??
+      draw('cached', baseKey, loads(baseKey)) ??
+      draw('cached') ??
+      draw('cached', baseKey) ??
+      draw('cold')
+    return node && choiceOf(node, need)
   }
 
   /** Draws the best of the nodes in all scopes of an account that can serve a request. */
@@ -243,13 +263,9 @@ export class PlacementIndex {
     return best
   }
 
-  #nodesOf(
-    band: Band,
-    { model_key, runtime_profile }: PlacementNeed,
-    scope: string,
-  ): ScoreBuckets<IndexedNode> | undefined {
-    if (band === 'cold') return this.#byProfile.get(within(scope, runtime_profile))
-    return this.#holders[band].get(within(scope, model_key))
+  #nodesOf(band: Band, need: PlacementNeed, scope: string): ScoreBuckets<IndexedNode> | undefined {
+    if (band === 'cold') return this.#byProfile.get(within(scope, servedKey(need)))
+    return this.#holders[band].get(within(scope, need.model_key))
   }
 
   #explain(need: PlacementNeed, chosen: NodeChoice | undefined): Verdict[] {

@@ -1,12 +1,13 @@
-import type { NodeModel } from '../../schemas/nodes/node.ts'
 import { type AccountNeed, DispatchedTasks, type DispatchedTaskCount } from './dispatched-tasks.ts'
-import { reserveCapacity } from './gpu-capacity.ts'
-import { isLoading, type NodeSnapshot, warmthOf } from './node-snapshot.ts'
+import { withUse } from './expected-load.ts'
+import type { NodeSnapshot } from './node-snapshot.ts'
 import { PlacementIndex } from './placement.ts'
+import { servedKey } from './served-profiles.ts'
 
 interface RunnableModel {
   readonly model_key: string
   readonly runtime_profile: string
+  readonly engine?: string | null
   readonly memory_mb: number
   readonly tensor_parallel?: number | null
   readonly base_key?: string | null
@@ -83,9 +84,9 @@ class Board {
    * slots.
    */
   place(need: AccountNeed, random: () => number): boolean {
-    const { account_id, runtime_profile, memory_mb, tensor_parallel, model_key, base_key } = need
+    const { account_id, memory_mb, tensor_parallel, model_key, base_key } = need
     const owner = this.#index.hasOwnNode(account_id) ? account_id : ''
-    const key = `${owner} ${runtime_profile} ${tensor_parallel ?? ''}`
+    const key = `${owner} ${servedKey(need)} ${tensor_parallel ?? ''}`
     const lacking = this.#lacking.get(key) ?? Number.POSITIVE_INFINITY
     // An adapter may need no memory of its own.
     const isKnown = this.#known.has(model_key) || typeof base_key === 'string'
@@ -104,15 +105,7 @@ class Board {
     this.#index.addPending(nodeId, 1)
 
     const model = snapshot.models.find(({ model_key }) => model_key === need.model_key)
-    if (model && model.in_flight > 0) return
-    const others = snapshot.models.filter((one) => one !== model)
-    const put = (after: NodeSnapshot, busy: NodeModel) =>
-      this.#put({ ...after, models: [...others, { ...busy, in_flight: 1 }] })
-    if (model && warmthOf(model) === 'warm') return put(snapshot, { ...model, state: 'running' })
-    if (model && isLoading(model)) return put(snapshot, model)
-    const { model_key, memory_mb } = need
-    const { snapshot: after, gpus } = reserveCapacity(snapshot, need)
-    put(after, { model_key, state: 'loading_model', in_flight: 1, memory_mb, gpus })
+    if (!model || model.in_flight === 0) this.#put(withUse(snapshot, need, { in_flight: 1 }))
   }
 
   #put(snapshot: NodeSnapshot): void {

@@ -1,5 +1,5 @@
 import type { NodeModel } from '../../schemas/nodes/node.ts'
-import { reserveCapacity } from './gpu-capacity.ts'
+import { withUse } from './expected-load.ts'
 import type { PlacementNeed } from './need.ts'
 import type { NodeSnapshot } from './node-snapshot.ts'
 import { isLoading, warmthOf } from './node-snapshot.ts'
@@ -11,8 +11,11 @@ export interface WarmRequirement {
   /** The only account that may call the model; null when others may too. */
   readonly account_id: string | null
   readonly runtime_profile: string
+  readonly engine?: string | null
   readonly memory_mb: number
   readonly tensor_parallel?: number | null
+  /** The model in whose server this one is an adapter. A pin keeps it loaded as well. */
+  readonly base_key?: string | null
   readonly nodes: number
   /** The number of copies that stay loaded: `nodes`, or one more that isn't pinned. */
   readonly copies: number
@@ -80,7 +83,12 @@ export function planPins(situation: PinSituation): PinPlan {
   }
   const board = new Board(situation)
   const pinsOf = Map.groupBy(pins, ({ model_key }) => model_key)
-  const demands = wants.map((want) => demandOf(want, pinsOf.get(want.model_key) ?? [], situation, board))
+  const bases = new Set(wants.map(({ base_key }) => base_key))
+  const isBase = ({ model_key }: WarmRequirement) => bases.has(model_key)
+  // Bases come first, so that their adapters join them.
+  const demands = wants
+    .toSorted((a, b) => Number(isBase(b)) - Number(isBase(a)))
+    .map((want) => demandOf(want, pinsOf.get(want.model_key) ?? [], situation, board))
   // Existing pins reserve their memory before any new pin is placed.
   for (const { want, stay } of demands) for (const { node_id } of stay) board.take(node_id, want)
   for (const demand of demands) {
@@ -88,9 +96,17 @@ export function planPins(situation: PinSituation): PinPlan {
     plan.back.push(...demand.back)
     fill(demand, situation, board, plan)
   }
+  const hosts = new Set(
+    demands.flatMap(({ want, stay }) => stay.map(({ node_id }) => `${node_id} ${want.base_key}`)),
+  )
+  const isHost = ({ model_key, node_id }: PinRef) => hosts.has(`${node_id} ${model_key}`)
+  const hosting = plan.retire.filter(isHost)
+  plan.drop.push(...hosting)
+  plan.retire = plan.retire.filter((pin) => !hosting.includes(pin))
   const scaled = new Set(wants.filter(({ isScaled }) => isScaled).map(({ model_key }) => model_key))
   // An absent node may still have the copy.
-  const isGone = (pin: PinRef) => !scaled.has(pin.model_key) || (board.has(pin.node_id) && !board.isHeld(pin))
+  const isGone = (pin: PinRef) =>
+    !scaled.has(pin.model_key) || isHost(pin) || (board.has(pin.node_id) && !board.isHeld(pin))
   const unplanned = retiring.filter((place) => !plan.add.some(samePlace(place)))
   const [dropped, there] = [unplanned.filter(isGone), unplanned.filter((pin) => !isGone(pin))]
   plan.gone.push(...dropped, ...neededAgain(demands, there, board))
@@ -234,20 +250,10 @@ class Board {
       .join('; ')
   }
 
-  /** Reserves the memory of a pinned model on a node. */
+  /** Reserves the memory of a pinned model, or of the base of a pinned adapter, on a node. */
   take(nodeId: string, want: WarmRequirement): void {
-    const { model_key, memory_mb } = want
     const snapshot = this.#nodes.get(nodeId)
-    if (!snapshot) return
-    const model = snapshot.models.find((one) => one.model_key === model_key)
-    const others = snapshot.models.filter((one) => one !== model)
-    const isHeld = model !== undefined && (warmthOf(model) === 'warm' || model.state === 'loading_model')
-    if (isHeld) return this.#put({ ...snapshot, models: [...others, { ...model, pinned: true }] })
-    const { snapshot: after, gpus } = reserveCapacity(snapshot, want)
-    this.#put({
-      ...after,
-      models: [...others, { model_key, state: 'loading_model', in_flight: 0, memory_mb, gpus, pinned: true }],
-    })
+    if (snapshot) this.#put(withUse(snapshot, want, { pinned: true }))
   }
 
   #put(snapshot: NodeSnapshot): void {

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { availableParallelism, cpus, totalmem } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { gpusOfOneProgram } from '../../domain/placement/gpu-capacity.ts'
+import { servedProfiles } from '../../domain/placement/served-profiles.ts'
 import { runProgram } from '../../platform/processes/run-program.ts'
 import { VERSION } from '../../platform/version.ts'
 import type { Isolation, NodeInventory } from '../../schemas/nodes/node.ts'
@@ -23,7 +24,14 @@ export interface InventoryOptions {
   /** The runtime profiles of the catalog; the inventory leaves out those that this machine cannot run. */
   profiles: readonly Pick<
     RuntimeProfile,
-    'profile_id' | 'requires_gpu' | 'requires_compiler' | 'requires_program' | 'driver' | 'tensor_parallel'
+    | 'profile_id'
+    | 'model_kind'
+    | 'framework'
+    | 'requires_gpu'
+    | 'requires_compiler'
+    | 'requires_program'
+    | 'driver'
+    | 'tensor_parallel'
   >[]
   /** Runnable profiles that have no file in the catalog. */
   ableToRun?: readonly string[]
@@ -50,7 +58,7 @@ export function profileLack(
     requires_program,
     driver,
     tensor_parallel = 1,
-  }: InventoryOptions['profiles'][number],
+  }: Omit<InventoryOptions['profiles'][number], 'model_kind' | 'framework'>,
   { gpus, hasContainers, hasCompiler }: { gpus: number; hasContainers: boolean; hasCompiler: boolean },
 ): string | undefined {
   if (requires_gpu && gpus < tensor_parallel)
@@ -76,6 +84,12 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
   const has = { gpus: gpusOfOneProgram(gpus), hasContainers, hasCompiler }
   const vramMb = gpus.reduce((sum, { memory_mb }) => sum + memory_mb, 0)
   const ramMb = options.memoryMb || Math.floor((await availableRamMb()) / 2)
+  const profiles = [
+    ...options.profiles
+      .filter((profile) => profileLack(profile, has) === undefined)
+      .map(({ profile_id }) => profile_id),
+    ...(options.ableToRun ?? []),
+  ]
   return {
     hardware,
     cpus: availableParallelism(),
@@ -83,12 +97,8 @@ export async function takeInventory(options: InventoryOptions): Promise<NodeInve
     ram_mb: Math.floor(totalmem() / MB),
     gpus,
     ...(restriction && { gpu_restriction: restriction }),
-    profiles: [
-      ...options.profiles
-        .filter((profile) => profileLack(profile, has) === undefined)
-        .map(({ profile_id }) => profile_id),
-      ...(options.ableToRun ?? []),
-    ],
+    profiles,
+    served_profiles: servedProfiles(profiles, options.profiles),
     train_slots: options.trainSlots,
     isolation: {
       process: processIsolation(held),

@@ -1,3 +1,4 @@
+import { isVariant } from '../../domain/placement/served-profiles.ts'
 import { profileFor } from '../../domain/serving.ts'
 import type { Catalog } from '../../platform/catalog.ts'
 import type { NodeModelSpec } from '../../schemas/nodes/node.ts'
@@ -14,8 +15,8 @@ export interface EngineOptions {
 
 /**
  * Returns the profiles with which this node can serve a model, best first, with the settings of its serving. The last one
- * always qualifies: it is the profile that the version was registered with, or the one of the engine that the serving
- * names. Throws for an unknown profile.
+ * always qualifies: it is the profile that the version was registered with, or else a variant that this node can run, or the
+ * one of the engine that the serving names. Throws for an unknown profile.
  */
 export function enginesOf(
   spec: NodeModelSpec,
@@ -31,7 +32,8 @@ export function enginesOf(
     )
     .map((profile) => profileFor(profile, spec.serving))
     .toSorted((a, b) => preferenceOf(b) - preferenceOf(a))
-  const own = profileFor(found, spec.serving)
+  const variant = runnable.includes(found.profile_id) ? undefined : kin.find((one) => isVariant(one, found))
+  const own = variant ?? profileFor(found, spec.serving)
   const chosen = kin.find(({ framework }) => framework === engine)
   // The upstream server cannot hand prompts over, so stages of cohorts still need the own one.
   if (engine === 'llama-server' && chosen) return [chosen, own]

@@ -73,6 +73,11 @@ export const NodeInventory = Type.Object({
   /** Absent while the node uses every GPU of its machine, and on older nodes. */
   gpu_restriction: Type.Optional(GpuRestriction),
   profiles: Type.Array(Type.String(), { maxItems: 256 }),
+  /**
+   * The profiles of the versions that it serves, if necessary with another profile, followed by an engine for versions whose
+   * settings name one; absent on older nodes, which serve only versions with one of `profiles`.
+   */
+  served_profiles: Type.Optional(Type.Array(Type.String(), { maxItems: 256 })),
   train_slots: Type.Integer({ minimum: 0, maximum: 10_000 }),
   /** By driver; absent on older nodes. */
   isolation: Type.Optional(

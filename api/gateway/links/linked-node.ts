@@ -72,13 +72,13 @@ export function snapshotOf({
 }): NodeSnapshot {
   const { memory_total_mb, memory_free_mb, load, environments, gpus, gpus_per_model, split_profiles } = report
   const { gate_fault, gpu_fault, disk_fault, processes } = report
-  const { hardware, profiles, cpus } = inventory
+  const { hardware, profiles, served_profiles = profiles, cpus } = inventory
   return {
     node_id: nodeId,
     account_id: accountId,
     sharing: decided.sharing,
     hardware,
-    profiles,
+    profiles: served_profiles,
     cpus,
     memory_total_mb,
     memory_free_mb,

@@ -86,11 +86,13 @@ const isTime = (text: string): boolean => text.length <= 40 && !Number.isNaN(Dat
 
 /** Returns the inventory fields that this version knows, with bounded text lengths. */
 export function boundedInventory(inventory: NodeInventory): NodeInventory {
-  const { gpus, profiles, platform, version, ...known } = pick(inventory, INVENTORY_MEMBERS)
+  const { gpus, profiles, served_profiles, platform, version, ...known } = pick(inventory, INVENTORY_MEMBERS)
+  const isShortName = ({ length }: string) => length <= MAX_NAME
   return {
     ...known,
     gpus: gpus.map(({ name, memory_mb }) => ({ name: name.slice(0, MAX_NAME), memory_mb })),
-    profiles: profiles.filter(({ length }) => length <= MAX_NAME),
+    profiles: profiles.filter(isShortName),
+    ...(served_profiles && { served_profiles: served_profiles.filter(isShortName) }),
     platform: platform.slice(0, MAX_NAME),
     version: version.slice(0, MAX_NAME),
   }

@@ -3,6 +3,7 @@ import { isUuid } from '../../../domain/uuid.ts'
 import type { Database } from '../../tables.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 import { BASE_KEY } from './adapters.ts'
+import { ENGINE } from './serving.ts'
 
 /** Reads everything that admission needs to know about an endpoint, by its id or name. */
 export const findCallableEndpoint = (db: Kysely<Database>, idOrName: string) =>
@@ -54,6 +55,7 @@ function callableEndpoints(db: Kysely<Database>) {
       'model_version.tensor_parallel',
       'model_version.unusable',
       BASE_KEY.as('base_key'),
+      ENGINE.as('engine'),
       // An endpoint whose owner has disabled its config counts as disabled.
       (eb) =>
         eb

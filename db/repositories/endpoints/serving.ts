@@ -1,6 +1,11 @@
-import type { Kysely, Transaction } from 'kysely'
+import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import type { Serving } from '../../../schemas/nodes/serving.ts'
 import type { Database } from '../../tables.ts'
+
+/** The engine that the serving of a version names, for statements that select from `model_version`; null for none. */
+export const ENGINE: RawBuilder<string | null> = sql<string | null>`(
+  select nullif(e.serving ->> 'engine', 'auto') from endpoint e
+  where e.version_id = model_version.id and e.serving is not null and e.deleted_at is null order by e.id limit 1)`
 
 const withServing = (db: Kysely<Database>, versionId: string) =>
   db

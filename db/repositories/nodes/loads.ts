@@ -4,6 +4,7 @@ import type { NodeSnapshot } from '../../../domain/placement/node-snapshot.ts'
 import type { Database } from '../../tables.ts'
 import type { LoadTimeTable, ModelVersionRow } from '../../tables/models.ts'
 import { BASE_KEY } from '../endpoints/adapters.ts'
+import { ENGINE } from '../endpoints/serving.ts'
 
 /** Reports older than this no longer count. */
 export const LOAD_REPORT_TTL_S = 10
@@ -103,12 +104,14 @@ export function findModelNeeds(
 ): Promise<
   | (Pick<ModelVersionRow, 'runtime_profile' | 'memory_mb' | 'tensor_parallel' | 'unusable'> & {
       base_key: string | null
+      engine: string | null
     })
   | undefined
 > {
   return db
     .selectFrom('model_version')
     .select(['runtime_profile', 'memory_mb', 'tensor_parallel', 'unusable', BASE_KEY.as('base_key')])
+    .select(ENGINE.as('engine'))
     .where('model_key', '=', modelKey)
     .executeTakeFirst()
 }

@@ -2,6 +2,8 @@ import { type Kysely, type RawBuilder, sql, type Transaction } from 'kysely'
 import type { EndpointCopies } from '../../../domain/placement/copy-wants.ts'
 import type { PinRef, PinPlan, WarmPin } from '../../../domain/placement/warm-pins.ts'
 import type { Database } from '../../tables.ts'
+import { BASE_KEY } from '../endpoints/adapters.ts'
+import { ENGINE } from '../endpoints/serving.ts'
 import { disabledByOwner } from '../models/config-lifecycle.ts'
 import { bumpCache } from '../platform/cache-versions.ts'
 
@@ -34,6 +36,7 @@ export function listEndpointCopies(db: Kysely<Database>): Promise<EndpointCopies
     .leftJoin('endpoint_scaling as scaling', 'scaling.endpoint_id', 'endpoint.id')
     .select(['endpoint.id', 'endpoint.model_key', 'model_version.runtime_profile'])
     .select(['model_version.memory_mb', 'model_version.tensor_parallel'])
+    .select([BASE_KEY.as('base_key'), ENGINE.as('engine')])
     .select([
       'endpoint.account_id',
       'endpoint.min_warm',

@@ -2,6 +2,7 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import type { DispatchedModel, WaitingModel } from '../../../domain/placement/wake-ups.ts'
 import type { Database } from '../../tables.ts'
 import { BASE_KEY } from '../endpoints/adapters.ts'
+import { ENGINE } from '../endpoints/serving.ts'
 
 /** A woken task that is still waiting after this long is woken again, because the signal may have been lost. */
 const WAKE_RETRY_DELAY_S = 10
@@ -56,7 +57,8 @@ export async function listWaitingModels(db: Kysely<Database>): Promise<WaitingMo
       from task where waiting_since is not null and status = 'queued'
       group by account_id, model_key
     )
-    select waiting.account_id, model_key, runtime_profile, memory_mb, tensor_parallel, ${BASE_KEY} as base_key, waiting, woken
+    select waiting.account_id, model_key, runtime_profile, memory_mb, tensor_parallel, ${BASE_KEY} as base_key,
+      ${ENGINE} as engine, waiting, woken
     from waiting join model_version using (model_key)
     order by since, waiting.account_id, model_key`.execute(db)
   return rows
@@ -70,7 +72,8 @@ export async function listHeldModels(db: Kysely<Database>): Promise<DispatchedMo
       where ${isHeld}
       group by node_id, account_id, model_key
     )
-    select node_id, held.account_id, model_key, runtime_profile, memory_mb, tensor_parallel, ${BASE_KEY} as base_key, tasks
+    select node_id, held.account_id, model_key, runtime_profile, memory_mb, tensor_parallel, ${BASE_KEY} as base_key,
+      ${ENGINE} as engine, tasks
     from held join model_version using (model_key)`.execute(db)
   return rows
 }

@@ -75,6 +75,39 @@ describe('placement', () => {
     assert.equal(place([host], buildNeed({ base_key: 'base', atLeast: 'cached' }), half).chosen, undefined)
   })
 
+  it('gathers an adapter and others of its base where the base is already coming', () => {
+    const full = { load: 1, memory_free_mb: 0 }
+    const base = (state: NodeModel['state']) => buildModel({ model_key: 'base', state })
+    const loading = buildNode({ node_id: 'loading', ...full, models: [base('loading_model')] })
+    const own = buildModel({ state: 'loading_model' })
+    const both = buildNode({ node_id: 'both', ...full, models: [base('loading_model'), own] })
+    const files = buildNode({ node_id: 'files', models: [buildModel({ state: 'evicted', memory_mb: 0 })] })
+    const baseFiles = buildNode({ node_id: 'base-files', load: 1, models: [base('evicted')] })
+    const empty = buildNode({ node_id: 'empty' })
+    const chosenOf = (nodes: NodeSnapshot[]) =>
+      place(nodes, buildNeed({ base_key: 'base' }), half).chosen?.node_id
+
+    assert.equal(chosenOf([empty, baseFiles, files, loading, both]), 'both')
+    assert.equal(chosenOf([empty, baseFiles, files, loading]), 'loading')
+    assert.equal(chosenOf([empty, baseFiles, files]), 'files')
+    assert.equal(chosenOf([empty, baseFiles]), 'base-files')
+    assert.equal(chosenOf([empty]), 'empty')
+  })
+
+  it('loads a model only where its profile, or the engine that its endpoint names, is served', () => {
+    const gpu = buildNode({ node_id: 'gpu', profiles: ['vllm'], memory_free_mb: 900 })
+    const cpu = buildNode({ node_id: 'cpu', profiles: ['torch', 'vllm torch'] })
+    const need = buildNeed({ runtime_profile: 'vllm' })
+
+    assert.equal(place([gpu, cpu], need, half).chosen?.node_id, 'gpu')
+    const { chosen, explain } = place([gpu, cpu], { ...need, engine: 'torch' }, half)
+    assert.equal(chosen?.node_id, 'cpu')
+    assert.equal(
+      explain().find(({ node_id }) => node_id === 'gpu')?.reason,
+      'cannot run the engine torch in place of the profile vllm',
+    )
+  })
+
   it('prefers a node where the model sleeps over one with its weights only, and a loaded copy over both', () => {
     const warm = buildNode({ node_id: 'warm', load: 1, memory_free_mb: 0, models: [buildModel()] })
     const sleeping = buildModel({ state: 'evicted', asleep: true, memory_mb: 100 })
@@ -304,8 +337,9 @@ function scoreOf(node: NodeSnapshot, need: PlacementNeed): number | undefined {
   const model = node.models.find(({ model_key }) => model_key === need.model_key)
   const warmth = warmthOf(model)
   if (node.sharing === 'dedicated' && node.account_id !== need.account_id) return undefined
-  if (node.draining || !node.profiles.includes(need.runtime_profile)) return undefined
+  if (node.draining) return undefined
   if (warmth !== 'warm') {
+    if (!node.profiles.includes(need.runtime_profile)) return undefined
     if ((model?.retry_at ?? 0) > need.now) return undefined
     const idle = node.models.filter(
       ({ state, in_flight, asleep }) =>

@@ -67,6 +67,52 @@ describe('warm pin planning', () => {
     assert.deepEqual(nodesOf(plan([buildWant({ nodes: 2 })], [], snapshots).add), ['warm', 'cached'])
   })
 
+  it('counts the base of adapters once for all of them, on the node that has it', () => {
+    const base = buildModel({ model_key: 'base', memory_mb: 700 })
+    const host = buildNode('host', { load: 1, memory_free_mb: 300, models: [base] })
+    const adapter = (model_key: string) => buildWant({ model_key, memory_mb: 700, base_key: 'base' })
+    const wants = [adapter('x'), adapter('y'), adapter('z')]
+
+    const held = plan([...wants, buildWant({ model_key: 'other', memory_mb: 400 })], [], [host])
+    const cold = plan(wants, [], [buildNode('a'), buildNode('b')])
+    const pinned = plan(
+      [...wants, buildWant({ model_key: 'base', memory_mb: 700 })],
+      [],
+      [buildNode('idle'), host],
+    )
+
+    assert.deepEqual(nodesOf(held.add), ['host', 'host', 'host'])
+    assert.equal(held.short.get('other'), 'node host has 300 MB within reach, but 400 MB are needed')
+    assert.equal(new Set(nodesOf(cold.add)).size, 1)
+    assert.deepEqual([cold.add.length, cold.short.size], [3, 0])
+    assert.deepEqual(nodesOf(pinned.add), ['host', 'host', 'host', 'host'])
+  })
+
+  it('keeps a copy of a base that is no longer needed while adapters of it are pinned there', () => {
+    const base = buildModel({ model_key: 'base' })
+    const snapshots = [
+      buildNode('a', { models: [base] }),
+      buildNode('b', { models: [base, buildModel({ model_key: 'x', memory_mb: 0 })] }),
+    ]
+    const wants = [
+      buildWant({ model_key: 'base', nodes: 1, isScaled: true }),
+      buildWant({ model_key: 'x', base_key: 'base' }),
+    ]
+    const atB = { model_key: 'base', node_id: 'b' }
+
+    const pinned = plan(
+      wants,
+      [pin('a', atB), pin('a', { model_key: 'base' }), pin('b', { model_key: 'x' })],
+      snapshots,
+    )
+    const retiring = plan(wants, [pin('a', { model_key: 'base' }), pin('b', { model_key: 'x' })], snapshots, [
+      atB,
+    ])
+
+    assert.ok(!pinned.retire.some(({ node_id }) => node_id === 'b'))
+    assert.deepEqual([retiring.retire, nodesOf(retiring.gone)], [[], ['b']])
+  })
+
   it('changes nothing once every want is met', () => {
     const snapshots = [buildNode('a', { models: [buildModel()] }), buildNode('b')]
 

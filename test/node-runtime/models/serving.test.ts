@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { findModelNeeds } from '../../../db/repositories/nodes/loads.ts'
 import { PlacementIndex } from '../../../domain/placement/placement.ts'
 import { enginesOf } from '../../../node-runtime/models/engines.ts'
 import { loadCatalog } from '../../../platform/catalog.ts'
@@ -114,6 +115,30 @@ describe("the settings of a model's endpoint on a node", function () {
     assert.equal(env['CUDA_VISIBLE_DEVICES']?.split(',').length, 2)
     assert.equal(model?.gpus?.length, 2)
     assert.equal(last(argv, '--gpu-memory-utilization'), '0.17')
+  })
+
+  it('let a node without a GPU load a version of vLLM if they name its engine', async () => {
+    const { db } = api.database
+    await using node = await nodes.start(api, [])
+    const { endpoint } = await endpointOn(node, 'registered')
+    const { model_key } = endpoint
+    await db
+      .updateTable('model_version')
+      .set({ runtime_profile: VLLM })
+      .where('model_key', '=', model_key)
+      .execute()
+    const rejectReason = async () => {
+      const needs = await findModelNeeds(db, model_key)
+      assert.ok(needs)
+      const need = { ...needs, model_key, account_id: endpoint.account_id, now: 0 }
+      return api.services.links.placement.rejectReason(node.nodeId, need)
+    }
+
+    assert.equal(await rejectReason(), `cannot run the profile ${VLLM}`)
+    await store(endpoint.id, { engine: 'transformers' })
+    assert.equal(await rejectReason(), undefined)
+    await node.parts.models.load(model_key)
+    assert.equal(engineOf(node, model_key), OWN)
   })
 
   it('exclude nodes with fewer GPUs than tensor_parallel from new loads', async () => {

@@ -142,5 +142,5 @@ export async function buildCallable(
 ): Promise<CallableEndpointRow & EndpointRow> {
   const row = await buildEndpoint(db, accountId, overrides)
   const version = { unusable: null, memory_mb: 1, tensor_parallel: null, lifecycle_status: 'ready' } as const
-  return { ...row, ...version, schema_key: '', base_key: null }
+  return { ...row, ...version, schema_key: '', base_key: null, engine: null }
 }

@@ -79,11 +79,12 @@ export class NodePicker {
   async #wait(): Promise<ModelSlot> {
     const { loads } = this.#services
     const { endpoint, body, disconnect, draft } = this.#call
-    const { model_key, runtime_profile, memory_mb, tensor_parallel, base_key } = endpoint
+    const { model_key, runtime_profile, engine, memory_mb, tensor_parallel, base_key } = endpoint
     const need = {
       model_key,
       account_id: draft.accountId,
       runtime_profile,
+      engine,
       memory_mb,
       tensor_parallel,
       base_key,

@@ -1,5 +1,4 @@
 import * as nodeLoadRepository from '../../../../db/repositories/nodes/loads.ts'
-import * as modelRepository from '../../../../db/repositories/nodes/models.ts'
 import * as nodeRepository from '../../../../db/repositories/nodes/nodes.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { place } from '../../../../domain/placement/placement.ts'
@@ -17,11 +16,11 @@ export const explainPlacement = route({
   errors: ['not_found'],
 
   async handler({ query: { model: model_key, account_id = null } }, { db, now }) {
-    const found = await modelRepository.findModelFiles(db, model_key)
-    if (!found) throw new ApiError('not_found', 'there is no model with this key')
-    const { runtime_profile, memory_mb, tensor_parallel } = found.version
+    const needs = await nodeLoadRepository.findModelNeeds(db, model_key)
+    if (!needs) throw new ApiError('not_found', 'there is no model with this key')
+    const { runtime_profile, memory_mb } = needs
     const snapshots = await nodeLoadRepository.readSnapshots(db)
-    const need = { model_key, account_id, runtime_profile, memory_mb, tensor_parallel, now: now().getTime() }
+    const need = { ...needs, model_key, account_id, now: now().getTime() }
     const { chosen = null, explain } = place(snapshots, need, Math.random)
     const verdicts = explain().toSorted((a, b) => (b.score ?? -1) - (a.score ?? -1))
     const names = await nodeRepository.nodeNames(

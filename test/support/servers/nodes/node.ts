@@ -186,6 +186,7 @@ function tinyCatalog(
     ...(server?.servedModel && { served_model: server.servedModel }),
     task_types: ['echo'],
     ...(modelKind && { model_kind: modelKind }),
+    ...(modelKind === 'llm/safetensors' && { framework: 'transformers' }),
     requires_gpu: false,
     memory_mb: 50,
     vram_mb: vramMb,

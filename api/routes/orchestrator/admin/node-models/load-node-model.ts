@@ -1,9 +1,9 @@
 import * as nodeLoadRepository from '../../../../../db/repositories/nodes/loads.ts'
 import * as modelOrderRepository from '../../../../../db/repositories/nodes/model-orders.ts'
-import * as modelRepository from '../../../../../db/repositories/nodes/models.ts'
 import * as nodeRepository from '../../../../../db/repositories/nodes/nodes.ts'
 import * as workflowStartRepository from '../../../../../db/repositories/platform/workflow-starts.ts'
 import { ApiError } from '../../../../../domain/errors.ts'
+import { servedKey } from '../../../../../domain/placement/served-profiles.ts'
 import { isToolKey } from '../../../../../domain/tools/catalog.ts'
 import { NodeModelOrder } from '../../../../../schemas/operations.ts'
 import { modelLoadStart } from '../../../../../workflows/contract/starts.ts'
@@ -23,8 +23,8 @@ export const loadNodeModel = route({
   errors: ['not_found', 'conflict'],
 
   async handler({ params: { node_id: nodeId, model_key: modelKey } }, { db, outbox }) {
-    const found = await modelRepository.findModelFiles(db, modelKey)
-    if (!found) throw new ApiError('not_found', 'there is no model with this key')
+    const needs = await nodeLoadRepository.findModelNeeds(db, modelKey)
+    if (!needs) throw new ApiError('not_found', 'there is no model with this key')
     if (isToolKey(modelKey))
       throw new ApiError('conflict', 'a tool starts for each request, so it is never loaded')
     const snapshots = await nodeLoadRepository.readSnapshots(db)
@@ -34,8 +34,8 @@ export const loadNodeModel = route({
       if (!node || node.status === 'removed') throw nodeNotFound()
       if (!snapshot) throw new ApiError('conflict', 'this node is not connected')
       if (snapshot.draining) throw new ApiError('conflict', 'this node is draining and does not load models')
-      if (!snapshot.profiles.includes(found.version.runtime_profile)) {
-        const why = `this node does not run models with the profile ${found.version.runtime_profile}`
+      if (!snapshot.profiles.includes(servedKey(needs))) {
+        const why = `this node does not run models with the profile ${servedKey(needs)}`
         throw new ApiError('conflict', why)
       }
       await modelOrderRepository.orderModel(trx, { nodeId, modelKey })
