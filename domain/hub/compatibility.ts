@@ -1,5 +1,5 @@
 import { CHAT_TASK_TYPES } from '../chat/chat.ts'
-import { unreadableConfig } from '../models/readable.ts'
+import { READS_GGUF, unreadableConfig } from '../models/readable.ts'
 import { kvCacheMb, type ModelShape } from '../models/shape.ts'
 import { encoderGgufProblem, type GgufHead, ggufProblem, isTextTask } from './gguf.ts'
 import {
@@ -187,7 +187,7 @@ function chooseProfile(
   if (!wanted || !format || problemOf(repo, around, format) !== undefined) return undefined
   const { served } = HUB_TASKS[wanted]
   const serving = profiles.filter(({ task_types }) => task_types.some((type) => isIn(served, type)))
-  const isGguf = ({ profile_id }: HubProfile): boolean => profile_id.includes('llamacpp')
+  const isGguf = ({ profile_id }: HubProfile): boolean => READS_GGUF.test(profile_id)
   const usualOf = (fit: readonly HubProfile[]) =>
     fit.find(({ profile_id }) => USUAL_PROFILES.has(profile_id)) ?? fit[0]
   if (format === 'gguf') return usualOf(serving.filter(isGguf))

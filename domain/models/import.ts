@@ -12,7 +12,7 @@ import {
   specialistProblem,
 } from '../hub/specialists.ts'
 import { taskTypesOfKind } from '../task-types/index.ts'
-import { type ModelFolder, unreadableFolder } from './readable.ts'
+import { type ModelFolder, READS_GGUF, unreadableFolder } from './readable.ts'
 
 /** The default runtime profile for each task type. An import's files may require another one. */
 const USUAL_PROFILES: ReadonlyMap<string, string> = new Map([
@@ -34,7 +34,7 @@ export const IMPORT_TASK_TYPES: readonly string[] = [...USUAL_PROFILES.keys()]
 
 /** The file that a profile's server reads first; unknown for other profiles. */
 const READ_FIRST: readonly { profile: RegExp; file: RegExp; words: string }[] = [
-  { profile: /^(?:llm|specialist)-llamacpp$/, file: /\.gguf$/, words: 'a .gguf file' },
+  { profile: READS_GGUF, file: /\.gguf$/, words: 'a .gguf file' },
   {
     profile: /^llm-(?:transformers|vllm|vllm-process)$/,
     file: /(?:^|\/)config\.json$/,
@@ -87,7 +87,7 @@ export function importProblem(task: string, profile: string, files: ImportFiles)
 
 function contentProblem(task: string, profile: string, files: ImportFiles): string | undefined {
   if (profile === 'tabular') return undefined
-  if (profile.endsWith('llamacpp')) return files.gguf && ggufFileProblem(task, files.gguf)
+  if (READS_GGUF.test(profile)) return files.gguf && ggufFileProblem(task, files.gguf)
   if (files.index !== undefined) return pipelineProblem(task, text(files.index, '_class_name') ?? 'none')
   if (profile === 'generative-torch') return soundProblem(task, text(files.config, 'model_type') ?? 'none')
   const architecture = architectureIn(files.config)

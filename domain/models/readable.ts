@@ -37,7 +37,7 @@ export interface ModelFolder {
 /** Profiles that load a folder with transformers, in the nodes' locked environment. */
 const TRANSFORMERS = /^(?:llm-transformers|specialist-(?:onnx|torch))$/
 const LANGUAGE_MODEL = /^llm-(?:transformers|vllm|vllm-process)$/
-const READS_GGUF = /^(?:llm|specialist)-llamacpp/
+export const READS_GGUF = /^(?:(?:llm|specialist)-llamacpp|llm-llama-server)/
 const READS_SAFETENSORS = /^(?:llm-(?:transformers|vllm|vllm-process)|specialist-(?:torch|whisper))$/
 
 const BITSANDBYTES = 'bitsandbytes'

@@ -113,6 +113,12 @@ describe('checkHubRepo', () => {
     assert.equal(compatibility.runtime_profile_id, 'llm-llamacpp')
   })
 
+  it('picks vLLM for a quantization that only it reads, not a server for GGUF files', () => {
+    const { compatibility } = checkHubRepo(repo(), around({ quantization: 'awq' }))
+
+    assert.match(compatibility.runtime_profile_id ?? '', /^llm-vllm/)
+  })
+
   it("rejects an encoder's GGUF for text generation", () => {
     const files = [{ path: 'a.gguf', sizeBytes: MB }]
     const { compatibility } = checkHubRepo(
