@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
+import { MemoryHistory } from '../../api/gateway/links/memory-history.ts'
+import { newId } from '../../domain/ids.ts'
 import { buildHeldTask } from '../support/builders/build-endpoint.ts'
 import { createRun, readyDataset } from '../support/builders/training.ts'
 import { OPERATIONS_KEY } from '../support/servers/api.ts'
 import { ConsoleTab } from '../support/servers/clients/browser.ts'
+import { rawNode, reportOf } from '../support/servers/nodes/raw-node.ts'
 import { ConsoleWorld } from '../support/servers/worlds/console-world.ts'
 
 describe('operators in the console', function () {
@@ -116,6 +119,35 @@ describe('operators in the console', function () {
     await tab.page.getByText('No recorded changes match.').waitFor()
     await tab.picture('audit-changes-light')
     assert.deepEqual(await tab.barriers(), [])
+    assert.deepEqual(tab.faults, [])
+  })
+
+  it('see the memory of a node over the last hour and day', async () => {
+    const { db } = on.api.database
+    const { nodeId } = await rawNode(db)
+    {
+      await using history = new MemoryHistory({ db, gatewayId: newId(), log: on.api.services.log })
+      for (let minute = 0; minute < 180; minute++) {
+        const vram = { vram_mb: 4_000 + 10 * minute, vram_peak_mb: 6_000 }
+        const processes = [{ model_key: 'wool', ram_mb: 800, ram_peak_mb: 900, ...vram }]
+        history.note(nodeId, reportOf([], { processes }), Date.now() - (180 - minute) * 60_000)
+      }
+    }
+    await using tab = await open(`/nodes/${nodeId}`)
+    const panel = tab.page.getByRole('region', { name: 'Measured memory' })
+    const points = (label: string) => panel.getByRole('img', { name: label }).getAttribute('data-points')
+
+    // The hour moves on while the page loads.
+    const perHour = Number(await points('Highest VRAM of the node and its processes in the last hour'))
+    assert.ok(perHour >= 55 && perHour <= 61, `${perHour} points`)
+    await panel.getByText('wool').waitFor()
+    await tab.picture('node-memory-light')
+    assert.deepEqual(await tab.barriers(), [])
+    await panel.getByText('Last day').click()
+    const perDay = Number(await points('Highest VRAM of the node and its processes in the last day'))
+    assert.ok(perDay === 18 || perDay === 19, `${perDay} points`)
+    await panel.getByText('RAM', { exact: true }).click()
+    await panel.getByRole('img', { name: 'Highest RAM of the node' }).waitFor()
     assert.deepEqual(tab.faults, [])
   })
 })
