@@ -12,7 +12,7 @@ import { ProcessDriver } from '../node-runtime/processes/process-driver.ts'
 import { loadCatalog } from '../platform/catalog.ts'
 import { readConfig } from '../platform/config.ts'
 import { ligerPython, sentenceTransformersPython, vllmPython } from './gpu/environments.ts'
-import type { Machine } from './gpu/machine.ts'
+import { hasModule, type Machine } from './gpu/machine.ts'
 import { makeModel, type ModelName } from './gpu/models.ts'
 import { otherSections } from './gpu/others.ts'
 import { SCALES } from './gpu/scales.ts'
@@ -75,7 +75,7 @@ function readOptions() {
 
 async function main(): Promise<number> {
   log(`${where}, scale ${values.scale}`)
-  const python = values.python ?? (await installed())
+  const python = values.python === undefined ? await installed() : await checked(values.python)
   let installation: Promise<string> | undefined
   const peer = () => (installation ??= sentenceTransformersPython(python, options))
   // The section reports a failure.
@@ -105,6 +105,16 @@ async function main(): Promise<number> {
   } finally {
     rmSync(dir, { recursive: true, force: true, maxRetries: 5 })
   }
+}
+
+/** Without these packages, every section would fail with another error. */
+async function checked(python: string): Promise<string> {
+  for (const name of ['torch', 'transformers'])
+    if (!(await hasModule(python, name)))
+      lack(
+        `${python} (--python) cannot import ${name}. It needs the packages of the environment llm. Nothing was measured.`,
+      )
+  return python
 }
 
 async function installed(): Promise<string> {

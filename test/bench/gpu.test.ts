@@ -65,12 +65,12 @@ describe('bench:gpu', () => {
     })
   })
 
-  it('prints its options with --help, and for an option that it does not have', () => {
-    for (const [option, status, words] of [
-      ['--help', 0, /^Usage: .*--only NAME/s],
-      ['--only-training', 2, /Unknown option '--only-training'.*Usage: /s],
+  it('prints its options with --help, and rejects an interpreter that it cannot use', () => {
+    for (const [options, status, words] of [
+      [['--help'], 0, /^Usage: .*--only NAME/s],
+      [['--scale', 'tiny', '--python', '/no/python'], 2, /\/no\/python \(--python\) cannot import torch\. /],
     ] as const) {
-      const ended = spawnSync(process.execPath, [BENCH, option], { encoding: 'utf8' })
+      const ended = spawnSync(process.execPath, [BENCH, ...options], { encoding: 'utf8' })
       assert.equal(ended.status, status, ended.stderr)
       assert.match(ended.stdout + ended.stderr, words)
       assert.doesNotMatch(ended.stderr, /^ +at /m)
