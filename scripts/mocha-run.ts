@@ -19,6 +19,8 @@ export interface TestEnding {
   outcome: keyof Counts
   /** The duration of the test including its hooks, in milliseconds, if known. */
   ms?: number
+  /** The first lines of its error. */
+  error?: string
 }
 
 /** One mocha process over some files of `test/`. */

@@ -50,7 +50,11 @@ async function main(): Promise<void> {
       '\nNot counted: tests that failed but passed when their file was rerun alone, and processes that kept running after ' +
         'their last test. Treat each of them as a bug:',
     )
-    for (const { file, title } of flaky) console.log(`flaky: ${file} :: ${title}`)
+    for (const { file, title, error } of flaky) {
+      console.log(`flaky: ${file} :: ${title}`)
+      // CI keeps only the end of the output, where the report of the first run is missing.
+      if (error !== undefined) console.log(error.replaceAll(/^/gm, '    '))
+    }
   }
   console.log('\nThe slowest files:')
   for (const line of slowestFiles(endings, SLOWEST_SHOWN)) console.log(line)

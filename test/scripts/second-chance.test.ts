@@ -69,6 +69,13 @@ describe('npm test runner', () => {
     )
   })
 
+  it('lists the error of each failure that did not recur', () => {
+    const [lingering, ...failed] = report.flaky.map(({ error }) => error)
+
+    assert.equal(lingering, undefined)
+    for (const error of failed) assert.match(error ?? '', /^Error: not yet\n +at .*\.test\.cjs:1:/)
+  })
+
   it('does not rerun files when many of them fail', async () => {
     const first = Array.from({ length: 6 }, (_, n): TestEnding => {
       return { file: `${n}.test.ts`, title: 'it', outcome: 'failed' }
