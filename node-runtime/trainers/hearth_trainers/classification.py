@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import lightgbm as lgb
 import numpy as np
 
 from .labels import class_metrics, class_weights, present, read_labels, split_by_class
 from .run import Outcome, Run
 from .schemas import class_schema, columns_schema, predictions_schema
+from .tabular import lgb
 from .tabular.base import check_classes, read_base
 from .tabular.boosting import Rows, boost, predict
 from .tabular.fitting import plain_rows

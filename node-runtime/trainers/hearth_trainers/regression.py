@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from .datasets.cells import point_meaning, read_numbers
 from .datasets.near_values import near_numbers
@@ -58,11 +57,11 @@ def train(run: Run) -> Outcome:
 
 def number_metrics(actual: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     """Returns the metrics of a model that predicts numbers."""
-    return {
-        "mae": float(mean_absolute_error(actual, predicted)),
-        "rmse": float(root_mean_squared_error(actual, predicted)),
-        "r2": float(r2_score(actual, predicted)),
-    }
+    errors = actual - predicted
+    squares, variation = float(errors @ errors), float(np.square(actual - actual.mean()).sum())
+    # Of equal values there is no variation to explain: a prediction is either exact or worthless.
+    r2 = 1 - squares / variation if variation > 0 else float(squares == 0)
+    return {"mae": float(np.abs(errors).mean()), "rmse": (squares / len(errors)) ** 0.5, "r2": r2}
 
 
 def number_column(table: pa.Table, name: str) -> pa.ChunkedArray:

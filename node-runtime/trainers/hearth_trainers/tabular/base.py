@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import lightgbm as lgb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from ..files import BadModelFile, model_file, muted_stderr, read_json
 from ..protocol import log, warn_about_data
 from ..run import Run
 from ..wording import counted
+from . import lgb
 from .features import CATEGORY, NUMBER, Feature
 from .fitting import kind_of
 
@@ -52,7 +52,7 @@ def read_base(run: Run, task: str) -> Base | None:
     except BadModelFile as error:
         raise JobError(f"The base model cannot be read: {error}.", code="bad_base") from error
     # Other errors may quote the files, which may belong to another account.
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, lgb.basic.LightGBMError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, lgb.LightGBMError) as error:
         raise JobError("The base model cannot be read: its files are damaged.", code="bad_base") from error
     if base_task != task:
         raise JobError(f"The base model is not a {task} model.", code="bad_base")

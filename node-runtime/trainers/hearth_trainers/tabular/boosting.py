@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import lightgbm as lgb
 import numpy as np
 
 from ..job import Job
 from ..loop import EpochLoop
+from . import lgb
 
 _MODEL = "model.txt"
 
@@ -102,7 +102,7 @@ class _Reporter:
             rounds=booster.current_iteration(),
         )
         if self._loop.is_over:
-            raise lgb.callback.EarlyStopException(env.iteration, env.evaluation_result_list)
+            raise lgb.EarlyStopException(env.iteration, env.evaluation_result_list)
 
 
 def _params(job: Job, objective: dict[str, Any], rows: int) -> dict[str, Any]:
