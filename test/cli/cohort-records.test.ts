@@ -4,6 +4,7 @@ import { text } from 'node:stream/consumers'
 import { follow } from '../../cli/cohorts/follow.ts'
 import { PlatformClient } from '../../cli/platform-client.ts'
 import { newId } from '../../domain/ids.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import type { AnyBody } from '../support/servers/api.ts'
 import { until } from '../support/servers/nodes/node.ts'
 import { startTcpProxy } from '../support/servers/tcp-proxy.ts'
@@ -18,7 +19,7 @@ describe('hearth cohorts list, events, cancel and --resume', () => {
 
   async function cohorts(args: string[], graph: object = {}) {
     const { key, accountId } = world
-    const env = { PATH: process.env.PATH, HEARTH_BASE_URL: world.api.baseUrl, HEARTH_DATA_DIR: '/nowhere' }
+    const env = { ...BARE_ENV, HEARTH_BASE_URL: world.api.baseUrl, HEARTH_DATA_DIR: '/nowhere' }
     const child = spawn(process.execPath, ['cli/hearth.ts', 'cohorts', ...args], {
       env: { ...env, HEARTH_API_KEY: key, HEARTH_ACCOUNT_ID: accountId },
     })

@@ -9,6 +9,7 @@ import { PlatformClient } from '../../cli/platform-client.ts'
 import { newId } from '../../domain/ids.ts'
 import type { PlanRequest } from '../../schemas/cohorts/plan.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import { type InferenceWorld, startInferenceWorld } from '../support/servers/worlds/inference-world.ts'
 
 describe('hearth cohorts', () => {
@@ -26,7 +27,7 @@ describe('hearth cohorts', () => {
   async function run(args: string[], { env = {}, stdin = '' }: { env?: object; stdin?: string } = {}) {
     const child = spawn(process.execPath, ['cli/hearth.ts', ...args], {
       env: {
-        PATH: process.env.PATH,
+        ...BARE_ENV,
         HEARTH_DATA_DIR: folder.path,
         HEARTH_BASE_URL: world.api.baseUrl,
         HEARTH_API_KEY: world.key,

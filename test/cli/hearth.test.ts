@@ -8,6 +8,7 @@ import { newId } from '../../domain/ids.ts'
 import { until } from '../support/assertions/until.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 
 interface Ran {
@@ -34,7 +35,7 @@ describe('hearth', () => {
       execFile(
         process.execPath,
         ['cli/hearth.ts', ...args],
-        { env: { PATH: process.env.PATH, HEARTH_DATA_DIR: folder.path, ...settings } },
+        { env: { ...BARE_ENV, HEARTH_DATA_DIR: folder.path, ...settings } },
         (err, out, errText) => resolve({ code: err ? Number(err.code ?? 1) : 0, out, err: errText }),
       )
     })
@@ -61,7 +62,11 @@ describe('hearth', () => {
   it('starts in at most 0.35 s of CPU time', async () => {
     const cpuProbe =
       "process.on('exit',()=>{const {user,system}=process.cpuUsage();console.error(user+system)})"
-    const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(cpuProbe)}` }
+    const env = {
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(cpuProbe)}`,
+      // The limit also applies to the first start, which finds nothing in the compile cache.
+      NODE_COMPILE_CACHE: undefined,
+    }
     const costs: number[] = []
     for (let i = 0; i < 3; i++) costs.push(Number((await run(['--help'], env)).err) / 1e6)
 

@@ -7,6 +7,7 @@ import { type CliError, WRONG_USE } from '../../cli/cli-error.ts'
 import { importModel } from '../../cli/commands/models.ts'
 import { writeTinyGguf } from '../../embedded/demo/tiny-gguf.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 
 const LFS_POINTER = 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n'
@@ -238,7 +239,7 @@ describe('hearth models import', function () {
         ...args,
       ]
       const env = {
-        PATH: process.env.PATH,
+        ...BARE_ENV,
         HEARTH_DATA_DIR: folder.path,
         HEARTH_BASE_URL: api.baseUrl,
         HEARTH_OPERATIONS_KEY: OPERATIONS_KEY,

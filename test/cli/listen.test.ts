@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url'
 import { Pool } from 'undici'
 import { newWebhookSecret, signWebhook } from '../../platform/webhook-signature.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 
 const BODY = Buffer.from(
   '{"id":"e-1","type":"webhook.test","data":{"resource":{"id":"r-1","status":"sent"}}}',
@@ -22,7 +23,7 @@ describe('hearth listen', () => {
 
   async function listen(args: string[]) {
     const child = spawn(process.execPath, ['cli/hearth.ts', 'listen', '--port', '0', ...args], {
-      env: { PATH: process.env.PATH, HEARTH_DATA_DIR: folder.path },
+      env: { ...BARE_ENV, HEARTH_DATA_DIR: folder.path },
       stdio: ['ignore', 'pipe', 'inherit'],
     })
     const text: string[] = []

@@ -7,6 +7,7 @@ import { Client } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import type { EndpointRow } from '../../db/tables/models.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import { REVISIONS, type Revision } from '../support/servers/clients/mcp-client.ts'
 import { InferenceApi } from '../support/servers/inference-api.ts'
 import { addModel, until } from '../support/servers/nodes/node.ts'
@@ -28,7 +29,7 @@ describe('hearth mcp', () => {
   })
 
   const env = (more: Record<string, string> = {}): Record<string, string> => ({
-    PATH: process.env.PATH ?? '',
+    ...BARE_ENV,
     HEARTH_DATA_DIR: folder.path,
     HEARTH_BASE_URL: on.api.baseUrl,
     HEARTH_API_KEY: on.caller.key,

@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buildSnapshots, keyIdOf } from '../support/builders/memory.ts'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import { OPERATIONS_KEY, startApi, type TestApi } from '../support/servers/api.ts'
 
 describe('hearth memory', () => {
@@ -20,7 +21,7 @@ describe('hearth memory', () => {
 
   function run(...args: string[]): Promise<{ code: number; out: string; err: string }> {
     const env = {
-      PATH: process.env.PATH,
+      ...BARE_ENV,
       HEARTH_DATA_DIR: folder.path,
       HEARTH_BASE_URL: api.baseUrl,
       HEARTH_OPERATIONS_KEY: OPERATIONS_KEY,

@@ -6,3 +6,9 @@ import { join } from 'node:path'
 const folder = join(import.meta.dirname, '..', '..', 'node_modules', '.cache', 'compile')
 process.env['NODE_COMPILE_CACHE'] ??= folder
 enableCompileCache(process.env['NODE_COMPILE_CACHE'])
+
+/** The environment of a Node program that gets none of this process's settings. */
+export const BARE_ENV = {
+  PATH: process.env['PATH'] ?? '',
+  NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+}

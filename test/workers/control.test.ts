@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { temporaryFolder } from '../support/builders/temporary-folder.ts'
 import { WebhookRoutes } from '../support/builders/webhook-routes.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import { startDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { until } from '../support/servers/nodes/node.ts'
 import { startTemporal } from '../support/servers/temporal.ts'
@@ -32,7 +33,7 @@ describe('the control worker', () => {
 
   function start(env: NodeJS.ProcessEnv) {
     const child = spawn(process.execPath, ['workers/control.ts'], {
-      env: { PATH: process.env.PATH, ...env },
+      env: { ...BARE_ENV, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     started.push(child)

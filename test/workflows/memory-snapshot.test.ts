@@ -10,6 +10,7 @@ import { recordHistory } from '../support/assertions/histories.ts'
 import { eventually, until } from '../support/assertions/until.ts'
 import { buildEndpoint } from '../support/builders/build-endpoint.ts'
 import { enableMemory, callAdmin, remember } from '../support/builders/memory.ts'
+import { BARE_ENV } from '../support/compile-cache.ts'
 import { startApi, type TestApi } from '../support/servers/api.ts'
 import { startControlWorker, startTemporal, type TestTemporal } from '../support/servers/temporal.ts'
 
@@ -209,7 +210,7 @@ async function openTask({ database: { db } }: TestApi, accountId: string): Promi
 function startWorkerProcess(config: Config): ChildProcess {
   return spawn(process.execPath, ['workers/control.ts'], {
     env: {
-      PATH: process.env.PATH,
+      ...BARE_ENV,
       DATABASE_URL: config.DATABASE_URL,
       TEMPORAL_ADDRESS: config.TEMPORAL_ADDRESS,
       HEARTH_CACHE_DIR: config.HEARTH_CACHE_DIR,

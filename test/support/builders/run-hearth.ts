@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { BARE_ENV } from '../compile-cache.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
 const CLI = fileURLToPath(new URL('../../../cli/hearth.ts', import.meta.url))
@@ -24,7 +25,7 @@ export class HearthRunner implements Disposable {
   constructor(env: NodeJS.ProcessEnv = {}) {
     const { path } = this.#folder
     this.#env = {
-      PATH: process.env.PATH,
+      ...BARE_ENV,
       HEARTH_DATA_DIR: path,
       XDG_CONFIG_HOME: path,
       XDG_STATE_HOME: path,

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { BARE_ENV } from '../compile-cache.ts'
 
 const MAIN = join(import.meta.dirname, '../../../api/main.ts')
 
@@ -28,7 +29,7 @@ export interface GatewayProcess extends AsyncDisposable {
 
 /** Returns the settings of a gateway with a test database and without Temporal. */
 export const gatewayEnv = (databaseUrl: string, objectDir: string): NodeJS.ProcessEnv => ({
-  PATH: process.env.PATH,
+  ...BARE_ENV,
   DATABASE_URL: databaseUrl,
   TEMPORAL_ADDRESS: '127.0.0.1:1',
   HEARTH_PORT: '0',
