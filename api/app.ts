@@ -3,6 +3,7 @@ import Koa from 'koa'
 import { GUIDE_FOLDER } from '../platform/guide.ts'
 import type { Logger } from '../platform/log.ts'
 import { emit } from './events.ts'
+import { RequestMetrics } from './gateway/metrics/request-metrics.ts'
 import type { Family } from './http/family.ts'
 import { hotPath, type MountedRoute } from './http/hot-path.ts'
 import { answerUnrouted, decodePath, enterRoute, requireHost } from './http/middleware/find-route.ts'
@@ -39,14 +40,14 @@ export function createApp(
   services: Services,
   { families: given = FAMILIES, guideFolder = GUIDE_FOLDER, ...options }: AppOptions = {},
 ): Listener {
-  const { config, log } = services
+  const { config, log, metrics } = services
   const pages = [...docsRoutes(given), ...guideRoutes(guideFolder), ...consoleRoutes]
   const docs: Family = { name: 'root', prefix: '', errors: 'builder', routes: pages }
   const families = [...given, docs]
   const { served, off } = operationsOf(families, config, options)
   const limits = createLimits(services)
   const around = [
-    finishRequests(log, limits.bodies),
+    finishRequests(log, limits.bodies, metrics.isOn ? new RequestMetrics(metrics) : undefined),
     renderErrors(families, limits.unauthenticated, services.room),
   ]
   const routes = served.map((operation) => ({

@@ -25,6 +25,8 @@ export const emit = defineEvents({
   }),
   'gateway.lease_failed': warn("could not renew this gateway's lease", { err: 'error' }),
 
+  'metrics.read_failed': warn('could not read some values for a scrape of the metrics', { err: 'error' }),
+
   'request.answered': info(undefined, {
     request_id: 'string',
     method: 'string',

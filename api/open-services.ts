@@ -11,6 +11,8 @@ import { EdgeAddresses } from '../platform/egress/edge-addresses.ts'
 import { openEgressPolicy } from '../platform/egress/policy.ts'
 import { HubClient } from '../platform/hub/client.ts'
 import type { Logger } from '../platform/log.ts'
+import { openMonitoring } from '../platform/metrics/monitoring.ts'
+import { countPlacements } from '../platform/metrics/placements.ts'
 import { NodeCredentials } from '../platform/node-credentials.ts'
 import { openObjectStore } from '../platform/object-store/open.ts'
 import { unusable } from '../platform/reason.ts'
@@ -18,6 +20,7 @@ import { SchemaChecks } from '../platform/schema-checks/checks.ts'
 import { SecretBox } from '../platform/secret-box.ts'
 import { openTemporal } from '../platform/temporal.ts'
 import { Planner } from './cohorts/planner/planner.ts'
+import { emit } from './events.ts'
 import { CopyPlanner } from './gateway/background/copy-planner.ts'
 import { DeletedModels } from './gateway/background/deleted-models.ts'
 import { EdgeWaiters } from './gateway/background/edge-waiters.ts'
@@ -40,6 +43,9 @@ import { startReaper } from './gateway/journal/reaper.ts'
 import { MemoryHistory } from './gateway/links/memory-history.ts'
 import { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import { NodeLinks } from './gateway/links/node-links.ts'
+import { exposeGauges } from './gateway/metrics/gateway-gauges.ts'
+import { ModelMetrics } from './gateway/metrics/model-metrics.ts'
+import { StoredGauges } from './gateway/metrics/stored-gauges.ts'
 import { StreamSlots } from './http/connections/stream-slots.ts'
 import { LongResponses } from './http/long-responses.ts'
 import { HubReader } from './hub/reader.ts'
@@ -62,6 +68,10 @@ export type OpenServices = Services & AsyncDisposable
 /** Builds the services in dependency order; disposal closes them in reverse order. */
 export async function openServices(config: Config, baseUrl: string, log: Logger): Promise<OpenServices> {
   await using stack = new AsyncDisposableStack()
+  const onError = (err: unknown) => emit(log, 'metrics.read_failed', { err })
+  const monitoring = stack.use(await openMonitoring(config, 'gateway', { onError }))
+  const { metrics } = monitoring
+  const modelMetrics = new ModelMetrics(metrics)
   const url = required(config, 'DATABASE_URL')
   const hub = new HubClient({ endpoint: config.HEARTH_HUB_ENDPOINT, token: config.HEARTH_HUB_TOKEN })
   const secretBox = new SecretBox(config.HEARTH_ENCRYPTION_KEYS)
@@ -97,7 +107,9 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   const schemaChecks = stack.use(new SchemaChecks())
   const room = new StorageMonitor(db, objects)
   const onFault = (err: unknown) => room.note(err)
-  const journal = stack.use(new Journal(stack.use(new PreparedPool(url, { max: 2 })), log, { onFault }))
+  const journal = stack.use(
+    new Journal(stack.use(new PreparedPool(url, { max: 2 })), log, { onFault, metrics }),
+  )
   stack.use(startReaper(db, log, gateway.id))
   const taskWaiters = stack.use(new TaskWaiters(db, url, log))
   await taskWaiters.start()
@@ -117,8 +129,15 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   ]
   await Promise.all([runFollowers.start(), eventFollowers.start()])
   const outbox = stack.use(openWorkflowOutbox({ db, temporal, log }))
-  const loads = stack.use(new ModelLoads({ db, links, outbox, log }))
-  const places = stack.use(new ModelSlots({ links, catalog, baseUrl }))
+  const loads = stack.use(new ModelLoads({ db, links, outbox, log, onPlaced: countPlacements(metrics) }))
+  const places = stack.use(
+    new ModelSlots({
+      links,
+      catalog,
+      baseUrl,
+      onWaited: (modelKey, ms) => modelMetrics.waited(modelKey, 'slot', ms),
+    }),
+  )
   const estimates = new Estimates(db)
   const copyPlanner = stack.use(
     new CopyPlanner({
@@ -134,17 +153,21 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
     }),
   )
   stack.use(new DeletedModels({ db, links, watch, log }))
+  const health = new HealthProbe(db, temporal, room)
+  exposeGauges(metrics, { links, places, loads, journal, killSwitch, health, stored: new StoredGauges(db) })
 
   const withoutMemory: Omit<Services, 'memory' | 'operations'> = {
     config,
     db,
     log,
+    metrics,
+    modelMetrics,
     now: () => new Date(),
     gateway,
     publicUrl: config.HEARTH_PUBLIC_URL ?? baseUrl,
     stopping: new AbortController(),
     temporal,
-    health: new HealthProbe(db, temporal, room),
+    health,
     room,
     catalog,
     objects,
@@ -182,6 +205,8 @@ export async function openServices(config: Config, baseUrl: string, log: Logger)
   }
   const memory = await openMemory(withoutMemory, watch, stack)
   const services: Services = { ...withoutMemory, memory, operations: new OperatorViews(withoutMemory) }
+  const { signal } = services.stopping
+  monitoring.readyWhen(async () => (signal.aborted ? ['the gateway is stopping'] : health.notReady()))
   const opened = stack.move()
   return Object.assign(services, { [Symbol.asyncDispose]: () => opened.disposeAsync() })
 }

@@ -8,6 +8,7 @@ import type { EdgeAddresses } from '../platform/egress/edge-addresses.ts'
 import type { EgressPolicy } from '../platform/egress/policy.ts'
 import type { HubClient } from '../platform/hub/client.ts'
 import type { Logger } from '../platform/log.ts'
+import type { Metrics } from '../platform/metrics/metrics.ts'
 import type { NodeCredentials } from '../platform/node-credentials.ts'
 import type { ObjectStore } from '../platform/object-store/store.ts'
 import type { SchemaChecks } from '../platform/schema-checks/checks.ts'
@@ -31,6 +32,7 @@ import type { KillSwitchView } from './gateway/caches/kill-switch.ts'
 import type { Journal } from './gateway/journal/journal.ts'
 import type { NodeAuthenticator } from './gateway/links/node-authenticator.ts'
 import type { NodeLinks } from './gateway/links/node-links.ts'
+import type { ModelMetrics } from './gateway/metrics/model-metrics.ts'
 import type { StreamSlots } from './http/connections/stream-slots.ts'
 import type { LongResponses } from './http/long-responses.ts'
 import type { HubReader } from './hub/reader.ts'
@@ -49,6 +51,10 @@ export interface Services {
   readonly config: Config
   readonly db: Kysely<Database>
   readonly log: Logger
+  /** The metrics of this process; nothing is recorded while the metrics port is off. */
+  readonly metrics: Metrics
+  /** Measures requests to models. */
+  readonly modelMetrics: ModelMetrics
   readonly now: () => Date
   /** This process's identity: its row in `gateway`, and the address at which nodes reach it. */
   readonly gateway: Pick<GatewayLease, 'id' | 'baseUrl'>

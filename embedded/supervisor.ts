@@ -10,6 +10,7 @@ import { freePorts, keptPort, freePort } from '../platform/free-ports.ts'
 import { localUrl, type ListenAddress, listenError } from '../platform/listening.ts'
 import { exceptThisMachine } from '../platform/proxy.ts'
 import { temporalAccess } from '../platform/temporal.ts'
+import { metricsPorts, metricsUrl, metricsUrls, onPort } from './metrics-ports.ts'
 import { type EmbeddedOptions, StartError } from './options.ts'
 import { createOutput, type Output } from './output.ts'
 import { layoutOf, ROOT, type Layout } from './paths.ts'
@@ -39,6 +40,8 @@ export interface ReadyFile {
   evaluator_token: string
   temporal_address: string
   temporal_ui_url: string | null
+  /** The gateway's metrics, for Prometheus. */
+  metrics_url: string
   pid: number
 }
 
@@ -178,18 +181,32 @@ async function bringUp(options: EmbeddedOptions, context: Context): Promise<Read
     ui: temporal.ui,
   })
   const control = { ...common, DATABASE_URL: databaseUrl }
+  const metrics = await metricsPorts(config)
+  output.say(`metrics at ${metricsUrls(config, metrics)}`)
   launch(
     context,
-    main('api', 'api/main.ts', { ...GATEWAY_ENV, ...control, HEARTH_PORT: String(port) }, GATEWAY_FLAGS),
+    main(
+      'api',
+      'api/main.ts',
+      { ...GATEWAY_ENV, ...control, HEARTH_PORT: String(port), ...onPort(metrics.gateway) },
+      GATEWAY_FLAGS,
+    ),
   )
-  launch(context, main('control', 'workers/control.ts', { ...WORKER_ENV, ...control }, WORKER_FLAGS))
-  launch(context, main('gate', 'workers/gate.ts', { MALLOC_ARENA_MAX: '2', ...control }, GATE_FLAGS))
+  const worker = { ...WORKER_ENV, ...control, ...onPort(metrics.worker) }
+  launch(context, main('control', 'workers/control.ts', worker, WORKER_FLAGS))
+  const gate = { MALLOC_ARENA_MAX: '2', ...control, ...onPort(metrics.gate) }
+  launch(context, main('gate', 'workers/gate.ts', gate, GATE_FLAGS))
   launch(
     context,
     main(
       'node',
       'workers/node.ts',
-      { MALLOC_ARENA_MAX: '2', ...nodeEnv(common), HEARTH_NODE_TOKEN: identity.nodeToken },
+      {
+        MALLOC_ARENA_MAX: '2',
+        ...nodeEnv(common),
+        HEARTH_NODE_TOKEN: identity.nodeToken,
+        ...onPort(metrics.node),
+      },
       NODE_FLAGS,
     ),
   )
@@ -205,6 +222,7 @@ async function bringUp(options: EmbeddedOptions, context: Context): Promise<Read
     evaluator_token: config.HEARTH_EVALUATOR_TOKEN || secrets.evaluator_token,
     temporal_address: temporal.place.address,
     temporal_ui_url: temporal.ui,
+    metrics_url: metricsUrl(config, metrics.gateway),
     pid: process.pid,
   }
 }

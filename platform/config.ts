@@ -44,6 +44,8 @@ export const SETTINGS = {
   ),
   HEARTH_FEATURES: setting('features', '', 'Comma-separated features to enable: webhooks.'),
   HEARTH_LOG_LEVEL: setting('level', 'info', 'Log level: trace, debug, info, warn, error or silent.'),
+  HEARTH_METRICS_PORT: setting('port', '0', 'Port for metrics and health checks; 0 turns it off.'),
+  HEARTH_METRICS_HOST: setting('host', '127.0.0.1', 'Address that the metrics port listens on.'),
   HEARTH_OPERATIONS_KEY: setting('text', '', 'Key for /api/v1/admin; if empty, every call is rejected.'),
   HEARTH_PROFILE: setting(
     'text',

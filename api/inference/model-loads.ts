@@ -30,6 +30,7 @@ export interface ModelLoadsOptions {
   links: Pick<NodeLinks, 'onModel' | 'placement'>
   outbox: { poke(): void }
   log: Logger
+  onPlaced?: (isPlaced: boolean) => void
 }
 
 /** The need that accounts with the same nodes share; `account_id` is null for accounts that only shared nodes serve. */
@@ -238,6 +239,7 @@ export class ModelLoads implements Disposable {
   #start(load: Load): void {
     const need = { ...load.need, exclude: load.tried, now: Date.now() }
     const { chosen, explain } = this.#place(need)
+    this.#options.onPlaced?.(chosen !== undefined)
     if (!chosen) {
       const waitMs = this.#nextTryMs(need)
       if (waitMs <= MAX_BACKOFF_WAIT_MS) {
@@ -258,9 +260,7 @@ export class ModelLoads implements Disposable {
 
   /** Returns whether the node is already loading the model: for another gateway, for a task or by itself. */
   #isUnderWay(nodeId: string, modelKey: string): boolean {
-    const { placement } = this.#options.links
-    const node = placement.snapshots().find(({ node_id }) => node_id === nodeId)
-    return isLoading(node?.models.find(({ model_key }) => model_key === modelKey))
+    return isLoading(this.#options.links.placement.model(nodeId, modelKey))
   }
 
   /** Prefers a node that has the environment over one that must install it. */

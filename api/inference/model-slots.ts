@@ -34,6 +34,8 @@ export interface ModelSlotsOptions {
   catalog: Pick<Catalog, 'profile'>
   /** This gateway's address. */
   baseUrl: string
+  /** Called when a request has stopped waiting for a slot. */
+  onWaited?: (modelKey: string, ms: number) => void
 }
 
 interface Waiter {
@@ -126,6 +128,15 @@ export class ModelSlots implements Disposable {
     return this.#queues.get(modelKey)?.waiting.size ?? 0
   }
 
+  /** Returns how many requests are waiting and in flight for each model, on any node. */
+  counts(): { modelKey: string; waiting: number; inFlight: number }[] {
+    return [...this.#queues.values()].map(({ modelKey, waiting, inFlight }) => ({
+      modelKey,
+      waiting: waiting.size,
+      inFlight: [...inFlight.values()].reduce((sum, count) => sum + count, 0),
+    }))
+  }
+
   /** Returns the use of models since the last call. */
   takeDemand(): ModelDemand[] {
     const taken: ModelDemand[] = []
@@ -155,7 +166,8 @@ export class ModelSlots implements Disposable {
   }
 
   #wait(queue: ModelQueue, request: SlotRequest): Promise<ModelSlot | undefined> {
-    return new Promise((resolve, reject) => {
+    const beganAt = performance.now()
+    const waiting = new Promise<ModelSlot | undefined>((resolve, reject) => {
       if (request.signal.aborted) return resolve(undefined)
       const waiter: Waiter = { request, resolve, reject }
       queue.waiting.push(waiter, requesterOf(request))
@@ -165,6 +177,7 @@ export class ModelSlots implements Disposable {
         resolve(undefined)
       })
     })
+    return waiting.finally(() => this.#options.onWaited?.(queue.modelKey, performance.now() - beganAt))
   }
 
   #checkShare(queue: ModelQueue, accountId: string, nodes: readonly IndexedNode[]): void {

@@ -50,6 +50,7 @@ export const SIDEBAR = {
     'upgrading',
     'security',
     'report-a-vulnerability',
+    'monitoring',
     'events',
     'performance',
   ],

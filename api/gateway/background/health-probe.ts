@@ -29,6 +29,12 @@ export class HealthProbe {
     return this.#health.get()
   }
 
+  /** Returns why this gateway can't serve; an empty list if it can. Without Temporal, accepted work only waits. */
+  async notReady(): Promise<readonly string[]> {
+    const { status, reasons } = await this.check()
+    return status === 'unavailable' ? reasons : []
+  }
+
   async #read(): Promise<Health> {
     const [database, temporal, { room: _room, ...storage }] = await Promise.all([
       timed(() => ping(this.#db)),

@@ -31,6 +31,8 @@ export interface GroupWriterOptions<T> {
   gatherMs?: number
   /** Called with the error of each failed attempt that will be retried. */
   onFault?: (err: unknown) => void
+  /** Called after a transaction with its rows and its duration, including failed attempts. */
+  onWritten?: (rows: number, ms: number) => void
   /** How long a caller waits for a database that doesn't respond. */
   patienceMs?: number
 }
@@ -67,6 +69,13 @@ export class GroupWriter<T> implements AsyncDisposable {
   /** True if no new work should be admitted. Items from work that was admitted earlier are always accepted. */
   get isFull(): boolean {
     return this.#queue.length >= MAX_QUEUED || this.#bytes >= MAX_QUEUED_BYTES
+  }
+
+  /** The rows that are not durable yet, and the age of the oldest one. */
+  get backlog(): { rows: number; oldestMs: number } {
+    const oldest = this.#inFlight[0] ?? this.#queue[0]
+    const rows = this.#inFlight.length + this.#queue.length
+    return { rows, oldestMs: oldest ? performance.now() - oldest.since : 0 }
   }
 
   /** True while the queue may gather more items: the writer isn't closing, and the queue doesn't yet fill a group. */
@@ -128,10 +137,12 @@ export class GroupWriter<T> implements AsyncDisposable {
   }
 
   async #write(group: readonly QueuedItem<T>[]): Promise<void> {
+    const beganAt = performance.now()
     for (let attempt = 0; ; attempt++) {
       try {
         await this.#attempt(group)
         for (const { resolve } of group) resolve()
+        this.#options.onWritten?.(group.length, performance.now() - beganAt)
         return
       } catch (err) {
         if (isPermanent(err)) return await this.#halve(group, err)

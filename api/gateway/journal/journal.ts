@@ -3,6 +3,7 @@ import type { Settlement, TaskEntry } from '../../../db/repositories/tasks/entry
 import * as taskWriteRepository from '../../../db/repositories/tasks/writes.ts'
 import { ApiError } from '../../../domain/errors.ts'
 import type { Logger } from '../../../platform/log.ts'
+import { type Metrics, NO_METRICS } from '../../../platform/metrics/metrics.ts'
 import { GroupWriter, type GroupWriterOptions } from './group-writer.ts'
 
 /**
@@ -21,7 +22,11 @@ export interface OpenRow {
   readonly written: Promise<void>
 }
 
-type JournalOptions = Pick<GroupWriterOptions<unknown>, 'patienceMs' | 'onFault'>
+type JournalKind = 'open' | 'settle'
+
+interface JournalOptions extends Pick<GroupWriterOptions<unknown>, 'patienceMs' | 'onFault'> {
+  metrics?: Metrics
+}
 
 /** Writes the rows of warm inference, many per transaction. Each request is answered once its row is durable. */
 export class Journal implements AsyncDisposable {
@@ -29,9 +34,10 @@ export class Journal implements AsyncDisposable {
   readonly #settled: GroupWriter<Settlement>
   readonly #open = new Set<Promise<void>>()
 
-  constructor(db: Executor, log: Logger, options: JournalOptions = {}) {
+  constructor(db: Executor, log: Logger, { metrics = NO_METRICS, ...options }: JournalOptions = {}) {
     this.#opened = new GroupWriter({
       ...options,
+      onWritten: measured(metrics, 'open'),
       write: (entries) => taskWriteRepository.insertTasks(db, entries),
       sizeOf: ({ input, result }) => ROW_BYTES + (input?.length ?? 0) + (result?.length ?? 0),
       explain: (err, { id }) => nameTask(err, id),
@@ -39,6 +45,7 @@ export class Journal implements AsyncDisposable {
     })
     this.#settled = new GroupWriter({
       ...options,
+      onWritten: measured(metrics, 'settle'),
       gatherMs: SETTLE_DELAY_MS,
       write: (settlements) => taskWriteRepository.settleTasks(db, settlements),
       sizeOf: ({ result }) => ROW_BYTES + (result?.length ?? 0),
@@ -74,6 +81,14 @@ export class Journal implements AsyncDisposable {
     return this.#settled.add(settlement)
   }
 
+  /** Returns the rows that are not durable yet: of new tasks, and of settlements. */
+  backlogs(): { kind: JournalKind; rows: number; oldestMs: number }[] {
+    return [
+      { kind: 'open', ...this.#opened.backlog },
+      { kind: 'settle', ...this.#settled.backlog },
+    ]
+  }
+
   /** Keeps the journal open until this work has settled its row. */
   keep(work: Promise<void>): void {
     this.#open.add(work)
@@ -85,6 +100,15 @@ export class Journal implements AsyncDisposable {
     await this.#opened[Symbol.asyncDispose]()
     await Promise.all(this.#open)
     await this.#settled[Symbol.asyncDispose]()
+  }
+}
+
+function measured(metrics: Metrics, kind: JournalKind): (rows: number, ms: number) => void {
+  const duration = metrics.histogram('hearth.journal.commit.duration', { kind })
+  const size = metrics.histogram('hearth.journal.group.size', { kind })
+  return (rows, ms) => {
+    duration.record(ms / 1_000)
+    size.record(rows)
   }
 }
 

@@ -86,6 +86,20 @@ export async function countNodes(db: Kysely<Database>, silentSince: Date): Promi
   return at(rows, 0)
 }
 
+const MAX_NODE_NAMES = 1_000
+
+/** Returns the names of the nodes of the pool, by id; the oldest first, if there are too many. */
+export async function listNodeNames(db: Kysely<Database>): Promise<Map<string, string>> {
+  const rows = await db
+    .selectFrom('node')
+    .select(['id', 'name'])
+    .where('status', '!=', 'removed')
+    .orderBy('id')
+    .limit(MAX_NODE_NAMES)
+    .execute()
+  return new Map(rows.map(({ id, name }) => [id, name]))
+}
+
 const MAX_GATE_FAULTS = 20
 
 /** Lists nodes that have reported since a given time and that cannot reach the gate, or whose calls it rejects. */

@@ -77,7 +77,7 @@ export class NodePicker {
   }
 
   async #wait(): Promise<ModelSlot> {
-    const { loads } = this.#services
+    const { loads, modelMetrics } = this.#services
     const { endpoint, body, disconnect, draft } = this.#call
     const { model_key, runtime_profile, engine, memory_mb, tensor_parallel, base_key } = endpoint
     const need = {
@@ -95,11 +95,14 @@ export class NodePicker {
     for (;;) {
       // Nodes that failed may have loaded the model again.
       this.#exclude = undefined
-      const timeoutMs = Math.max(0, this.#deadline - performance.now())
+      const beganAt = performance.now()
+      const timeoutMs = Math.max(0, this.#deadline - beganAt)
       try {
         await loads.wait(need, { timeoutMs, bytes: body.length, signal: disconnect.signal })
       } catch (err) {
         throw disconnect.aborted ? leftWhileWaiting() : err
+      } finally {
+        modelMetrics.waited(model_key, 'load', performance.now() - beganAt)
       }
       const slot = await this.#place()
       if (slot) return slot

@@ -1,10 +1,11 @@
 import * as taskRepository from '../../../../db/repositories/tasks/tasks.ts'
 import type { TaskOutputFile } from '../../../../db/tables/inference.ts'
-import type { TokenCounts } from '../../../../domain/chat/chat.ts'
+import { NO_TOKENS, type TokenCounts } from '../../../../domain/chat/chat.ts'
 import { ApiError } from '../../../../domain/errors.ts'
 import { isInputRefused } from '../../../../domain/models/answer.ts'
 import type { NodeResponse } from '../../../gateway/links/buffered-response.ts'
 import { isCounted } from '../../../gateway/links/response-memory.ts'
+import { failureOf } from '../../../gateway/metrics/model-metrics.ts'
 import { toApiError } from '../../../http/errors.ts'
 import { reply, type Reply, type ReplyHeaders } from '../../../http/reply.ts'
 import { ownerOfNode } from '../../../inference/node-owner.ts'
@@ -46,6 +47,7 @@ export async function respondBuffered(
 ): Promise<Reply> {
   const { links } = services
   const { memory } = call
+  const measured = { modelKey: call.endpoint.model_key, path: call.path, beganAt: performance.now() }
   const picker = new NodePicker(services, call)
   let attempt: Omit<WarmWork, 'outcome'> | undefined
   let answer: NodeResponse | undefined
@@ -77,6 +79,7 @@ export async function respondBuffered(
     const reading = readAnswer(answer, call)
     read = reading instanceof Promise ? await reading : reading
   } catch (err) {
+    services.modelMetrics.ended({ ...measured, tokens: NO_TOKENS, failure: failureOf(err) })
     // A call that no node received, or whose client has disconnected, does not become a task.
     if (!attempt || call.disconnect.aborted) throw err
     const error = toApiError(err)
@@ -89,6 +92,10 @@ export async function respondBuffered(
       : { status: 'succeeded' as const, result: read.stored?.result ?? null, tokens: read.tokens }
   if (outcome.status === 'succeeded') services.keyMeters.spend(call.draft.keyId, outcome.tokens)
   await record(services, call, { ...attempt, outcome })
+  services.modelMetrics.ended({
+    ...measured,
+    ...(read instanceof ApiError ? { tokens: NO_TOKENS, failure: read.code } : { tokens: read.tokens }),
+  })
   if (read instanceof ApiError) throw naming(call, read)
   if (read.stored) await taskRepository.addOutputs(services.db, call.draft.taskId, read.stored.outputs)
   return reply(200, read.body, {

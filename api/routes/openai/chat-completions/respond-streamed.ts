@@ -7,6 +7,7 @@ import { memberBytes, spliceMembers } from '../../../../platform/json-bytes.ts'
 import { emit } from '../../../events.ts'
 import type { OpenRow } from '../../../gateway/journal/journal.ts'
 import type { MemoryReservation } from '../../../gateway/links/response-memory.ts'
+import { CLIENT_CLOSED, failureOf } from '../../../gateway/metrics/model-metrics.ts'
 import { toApiError } from '../../../http/errors.ts'
 import { EVENT_STREAM_HEADERS } from '../../../http/event-stream.ts'
 import { HANDLED } from '../../../http/reply.ts'
@@ -48,9 +49,16 @@ export async function respondStreamed(
   const headers = { ...EVENT_STREAM_HEADERS, [TASK_HEADER]: chat.draft.taskId }
   const keepAliveMs = services.config.HEARTH_STREAM_KEEPALIVE_S * 1_000
   using client = translate(new SseClient(res, { headers, keepAliveMs }))
+  const { modelMetrics } = services
+  const measured = { modelKey: chat.endpoint.model_key, path: chat.path, beganAt: performance.now() }
   try {
-    close(services, chat, row, await stream(services, chat, client, row))
+    const streamed = await stream(services, chat, client, row)
+    const { tokens, error, firstAt } = streamed
+    const failure = error && (chat.disconnect.aborted ? CLIENT_CLOSED : 'internal')
+    modelMetrics.ended({ ...measured, tokens, firstAt, failure })
+    close(services, chat, row, streamed)
   } catch (err) {
+    modelMetrics.ended({ ...measured, tokens: NO_TOKENS, failure: failureOf(err) })
     const error = toApiError(err)
     close(services, chat, row, {
       tokens: NO_TOKENS,

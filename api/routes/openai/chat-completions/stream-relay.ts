@@ -20,6 +20,8 @@ export interface StreamResult {
   tokens: TokenCounts
   /** Why the stream is incomplete. */
   error: string | undefined
+  /** When the model's first event arrived, as `performance.now()`. */
+  firstAt?: number | undefined
 }
 
 /** The limit for events that are waiting until the row is durable; above it, the node is paused. */
@@ -50,6 +52,7 @@ export class StreamRelay implements LinkHandlers {
   #isOpen = false
   /** True once the client has received an event of this response. */
   #hasBegun = false
+  #firstAt: number | undefined
 
   constructor(
     client: StreamClient,
@@ -90,7 +93,9 @@ export class StreamRelay implements LinkHandlers {
   onChunk(chunk: Buffer): void {
     if (!this.#isStreamed) return this.#collect(chunk)
     const events = this.#events.take(chunk)
-    if (events) this.#send(events)
+    if (!events) return
+    this.#firstAt ??= performance.now()
+    this.#send(events)
   }
 
   onEnd(): void {
@@ -107,11 +112,12 @@ export class StreamRelay implements LinkHandlers {
 
   onError(err: LinkError): void {
     if (err.code === 'cancelled' && this.#hasBegun) {
-      return this.#result.resolve({ tokens: this.#events.tokens(), error: CLIENT_LEFT })
+      const tokens = this.#events.tokens()
+      return this.#result.resolve({ tokens, error: CLIENT_LEFT, firstAt: this.#firstAt })
     }
     if (!this.#hasBegun) return this.#result.reject(err)
     this.#client.fail(new ApiError('internal', err.message))
-    this.#result.resolve({ tokens: this.#events.tokens(), error: err.message })
+    this.#result.resolve({ tokens: this.#events.tokens(), error: err.message, firstAt: this.#firstAt })
   }
 
   #open(): void {
@@ -169,7 +175,7 @@ export class StreamRelay implements LinkHandlers {
 
   #end(tokens: TokenCounts, saidDone: boolean): void {
     this.#client.end({ saidDone })
-    this.#result.resolve({ tokens, error: undefined })
+    this.#result.resolve({ tokens, error: undefined, firstAt: this.#firstAt })
   }
 
   /** Reports the error as a status while that is possible, otherwise as an event. */
