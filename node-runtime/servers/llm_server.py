@@ -68,6 +68,7 @@ class Reading:
     generation: Generation
     path: Path
     fingerprint: str
+    adapter_digest: str
 
 
 Task = TypeVar("Task", Chat, Reading)
@@ -186,8 +187,9 @@ class ChatApp:
     def _prepare_decoding(self, body: Any) -> Chat:
         request = ChatRequest.read(body, with_messages=False)
         path = self._exchange.verified(body.get("file"), body.get("size_bytes"), body.get("sha256"))
-        stored = StoredPrompt(path, self._model, body.get("space_fingerprint"))
-        generation = Generation(stored.tokens, request.sampling, stored.load, self._adapter_of(body))
+        adapter = self._adapter_of(body)
+        stored = StoredPrompt(path, self._model, body.get("space_fingerprint"), self._model.adapters.digest_of(adapter))
+        generation = Generation(stored.tokens, request.sampling, stored.load, adapter)
         return self._chat_of(request, generation)
 
     def _chat_of(self, request: ChatRequest, generation: Generation) -> Chat:
@@ -213,15 +215,17 @@ class ChatApp:
             tokens = self._model.render(request.messages, request.described, adapter)
         generation = Generation(tokens, Sampling(), adapter=adapter)
         self._model.remaining_tokens(generation)
-        return Reading(generation, path, request.space_fingerprint)
+        return Reading(generation, path, request.space_fingerprint, self._model.adapters.digest_of(adapter))
 
     async def _prefill(self, reading: Reading, send: Send) -> None:
         loop = asyncio.get_running_loop()
         try:
             prompt = await asyncio.wrap_future(self._engine.read(reading.generation))
             try:
-                writing = loop.run_in_executor(None, write_prompt, reading.path, prompt, reading.fingerprint)
-                written = await writing
+                adapter = reading.adapter_digest
+                written = await loop.run_in_executor(
+                    None, write_prompt, reading.path, prompt, reading.fingerprint, adapter
+                )
             finally:
                 self._engine.release(prompt)
         except BadPayload as problem:

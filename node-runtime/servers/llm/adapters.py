@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -33,6 +34,8 @@ class AdapterFiles:
 
     config: Any
     weights: dict[str, torch.Tensor]
+    # Identifies these files on any machine.
+    digest: str
     # The template of a model whose base has none.
     chat_template: str | None
 
@@ -62,7 +65,7 @@ def read_adapter(folder: Path) -> AdapterFiles:
     # The other ways to begin an adapter change the weights that it is added to.
     config.init_lora_weights = True
     plain = {name.removeprefix(PEFT_PREFIX): tensor for name, tensor in weights.items()}
-    return AdapterFiles(config, plain, _template_in(folder))
+    return AdapterFiles(config, plain, _digest_of(folder), _template_in(folder))
 
 
 @dataclass
@@ -71,6 +74,7 @@ class Adapter:
 
     # PEFT's name: keys of models may contain characters that PEFT does not allow.
     name: str
+    digest: str
     chat_template: str | None
 
 
@@ -97,6 +101,11 @@ class Adapters:
         adapter = self._loaded.get(name) if name else None
         return adapter.chat_template if adapter else None
 
+    def digest_of(self, name: str | None) -> str:
+        """Returns the digest of a loaded adapter; empty for the model itself."""
+        adapter = self._loaded.get(name) if name else None
+        return adapter.digest if adapter else ""
+
     @without_compiler()
     def load(self, name: str, files: AdapterFiles) -> None:
         """Adds an adapter; raises AdapterRefused if it doesn't fit the model."""
@@ -104,7 +113,7 @@ class Adapters:
 
         if name in self._loaded:
             self.unload(name)
-        adapter = Adapter(f"adapter_{next(self._numbers)}", files.chat_template)
+        adapter = Adapter(f"adapter_{next(self._numbers)}", files.digest, files.chat_template)
         try:
             with warnings.catch_warnings():
                 # PEFT warns of a second adapter.
@@ -164,6 +173,15 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise AdapterRefused(f"{path.name} is not a JSON object")
     return content
+
+
+def _digest_of(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        with (folder / name).open("rb") as file:
+            # The environment has Python 3.11 or newer, unlike the checks' environment.
+            digest.update(cast(Any, hashlib).file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _template_in(folder: Path) -> str | None:

@@ -16,15 +16,17 @@ from .generation import ReadPrompt
 from .model import LanguageModel
 
 FINGERPRINT = "space_fingerprint"
+# The digest of the LoRA adapter that computed the cache; missing or empty for the model itself.
+ADAPTER = "adapter"
 TOKENS, LOGITS = "tokens", "logits"
 # The platform's names for tensor types; safetensors uses the same names in capitals.
 WORD_OF = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int32: "i32"}
 
 
-def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, Any]:
-    """Writes a prompt with its cache, and returns its description for the consumer. The file includes the
-    logits after the last token: a consumer that ran that token again on its own would get slightly
-    different numbers.
+def write_prompt(path: Path, read: ReadPrompt, fingerprint: str, adapter: str) -> dict[str, Any]:
+    """Writes a prompt with its cache, and returns its description for the consumer. `adapter` is the digest of its
+    adapter. The file includes the logits after the last token: a consumer that ran that token again on its own would
+    get slightly different numbers.
     """
     tensors = {TOKENS: torch.tensor(read.tokens, dtype=torch.int32), LOGITS: read.logits.float().cpu()}
     for number, layer in enumerate(read.cache.layers):
@@ -32,7 +34,7 @@ def write_prompt(path: Path, read: ReadPrompt, fingerprint: str) -> dict[str, An
         tensors[f"value.{number}"] = layer.values.contiguous()
     draft = path.with_name(f"{path.name}.draft")
     try:
-        save_file(tensors, draft, metadata={FINGERPRINT: fingerprint})
+        save_file(tensors, draft, metadata={FINGERPRINT: fingerprint, ADAPTER: adapter})
         draft.rename(path)
     except OSError as error:
         raise BadPayload("no_room", f"the payload could not be written: {error.strerror}") from error
@@ -55,14 +57,20 @@ class StoredPrompt:
     model; the cache is loaded once the server has memory for it.
     """
 
-    def __init__(self, path: Path, model: LanguageModel, fingerprint: Any) -> None:
+    def __init__(self, path: Path, model: LanguageModel, fingerprint: Any, adapter: str) -> None:
         self._model = model
         model.check_hand_over()
         try:
             # The file stays open, so that it can be loaded even if it has been deleted.
             self._file: Any = safe_open(path, framework="pt", device="cpu").__enter__()
-            if (self._file.metadata() or {}).get(FINGERPRINT) != fingerprint:
+            metadata = self._file.metadata() or {}
+            if metadata.get(FINGERPRINT) != fingerprint:
                 raise BadPayload("space_mismatch", "the payload is for a different space than was agreed")
+            if metadata.get(ADAPTER, "") != adapter:
+                computed, wanted = (_described(one) for one in (metadata.get(ADAPTER), adapter))
+                raise BadPayload(
+                    "space_mismatch", f"the payload was computed with {computed}, but the request is for {wanted}"
+                )
             self.tokens = _tokens_in(self._file, model)
         except (SafetensorError, OSError) as error:
             raise BadPayload("shape_mismatch", f"the payload is not a safetensors file: {error}") from error
@@ -80,6 +88,10 @@ class StoredPrompt:
         finally:
             self._file.__exit__(None, None, None)
         return ReadPrompt(self.tokens, cache, logits)
+
+
+def _described(adapter: str | None) -> str:
+    return f"the adapter with the digest {adapter[:12]}" if adapter else "no adapter"
 
 
 def _tokens_in(file: Any, model: LanguageModel) -> list[int]:

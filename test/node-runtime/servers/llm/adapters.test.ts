@@ -11,11 +11,18 @@ import {
   type TinyLlm,
 } from '../../../support/builders/models/tiny-llm.ts'
 import { temporaryFolder } from '../../../support/builders/temporary-folder.ts'
-import { ModelServers, type StartedServer } from '../../../support/servers/nodes/model-servers.ts'
+import type { AnyBody } from '../../../support/servers/api.ts'
+import {
+  ModelServers,
+  type SentPayload,
+  type StartedServer,
+} from '../../../support/servers/nodes/model-servers.ts'
 
 const BUILDERS = join(import.meta.dirname, '../../../support/builders')
 const COUNT = 8
 const TINY: TinyLlm = { dtype: 'float32', hidden: 96, layers: 3, positions: 1_024 }
+
+type Pool = Pick<StartedServer['server']['pool'], 'request'>
 
 interface Answers {
   prompts: number[][]
@@ -56,10 +63,7 @@ describe('the adapters of the PyTorch chat server', function () {
   const nameOf = (number: number) => `adapter:model.${number}`
 
   /** Returns the tokens of an adapter, or of the base, for one of the prompts. */
-  async function ask(
-    pool: { request: StartedServer['server']['pool']['request'] },
-    prompt: number,
-  ): Promise<number[]> {
+  async function ask(pool: Pool, prompt: number): Promise<number[]> {
     const body = { prompt: answers.prompts[prompt], max_tokens: 12, temperature: 0, return_token_ids: true }
     const path = '/v1/chat/completions'
     const answer = await pool.request({ method: 'POST', path, body: JSON.stringify(body) })
@@ -114,6 +118,35 @@ describe('the adapters of the PyTorch chat server', function () {
     assert.equal((await unload(nameOf(0))).status, 404)
     assert.equal((await load(nameOf(0), 'adapter-0')).status, 200)
     assert.deepEqual(await ask(poolOf(0), 2), answers.adapters[0]?.[2])
+  })
+
+  it('continue only prompts that they prefilled', async () => {
+    const space = { space_fingerprint: 'a'.repeat(64) }
+    const post = async (pool: Pool, path: string, body: object) => {
+      const answer = await pool.request({ method: 'POST', path, body: JSON.stringify({ ...space, ...body }) })
+      return { status: answer.statusCode, body: (await answer.body.json()) as AnyBody }
+    }
+    const prefilled = async (file: string, pool: Pool) => {
+      const { status, body } = await post(pool, '/prefill', { file, prompt: 'one two' })
+      assert.equal(status, 200, JSON.stringify(body))
+      return server.put(file, await server.bytesOf(file))
+    }
+    const decode = (sent: SentPayload, pool: Pool) => post(pool, '/decode', { ...sent, max_tokens: 1 })
+    const { pool } = server.server
+    const [own, plain] = [await prefilled('own', poolOf(1)), await prefilled('plain', pool)]
+
+    const wrong = [await decode(own, poolOf(2)), await decode(own, pool), await decode(plain, poolOf(1))]
+    const right = [await decode(own, poolOf(1)), await decode(plain, pool)]
+
+    for (const { status, body } of wrong) {
+      assert.equal(status, 422)
+      assert.equal(body.error.code, 'space_mismatch')
+    }
+    assert.match(
+      wrong.at(-1)?.body.error.message,
+      /^the payload was computed with no adapter, but the request is for the adapter with the digest \w{12}$/,
+    )
+    for (const { status, body } of right) assert.equal(status, 200, JSON.stringify(body))
   })
 
   it('are refused with a reason, which changes nothing', async () => {
