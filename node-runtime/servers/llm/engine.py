@@ -9,8 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,12 +17,10 @@ from gpu_loss import note_failure
 
 from .generation import Cancelled, Generation, Guided, ReadPrompt
 from .lane_check import can_pad
-from .lanes import Lane, SoloLane, allocated_columns
+from .lanes import Lane, SoloLane
 from .model import LanguageModel
+from .rows import Row
 from .sampling import NotFinite, Sampler, choose
-
-if TYPE_CHECKING:
-    from transformers import DynamicCache
 
 # The number of prompt tokens in one pass, if nothing else is running. The caller may disconnect between two passes. A
 # GPU processes thousands of tokens in the time it takes to launch their kernels.
@@ -32,46 +29,6 @@ PREFILL_CHUNK = {"cpu": 256, "cuda": 4096}
 SHARED_CHUNK = {"cpu": 128, "cuda": 1024}
 # One chunk in this many goes to the oldest prompt, the others to the one with the fewest tokens left.
 OLDEST_EVERY = 4
-
-
-@dataclass(eq=False)
-class Row:
-    """A generation in the engine."""
-
-    generation: Generation
-    done: Future[Any]
-    # None if only the prompt is computed.
-    on_token: Callable[[int], bool] | None
-    guide: Guided | None
-    sampler: Sampler
-    budget: int
-    # The prompt and the tokens chosen so far.
-    tokens: list[int]
-    # The number of tokens in the cache.
-    computed: int = 0
-    # The cache until the row joins a lane.
-    cache: DynamicCache | None = None
-    # True after a failed pass: it may have been this row's fault, so no other row shares the next one.
-    is_alone: bool = False
-
-    @property
-    def next(self) -> int:
-        """The next token to compute."""
-        return self.tokens[-1]
-
-    @property
-    def remaining(self) -> int:
-        """The number of tokens that are not in the cache yet."""
-        return len(self.tokens) - self.computed
-
-    @property
-    def cells(self) -> int:
-        """The number of tokens for the cache of a new row, and for its place in a lane afterwards."""
-        return len(self.tokens) + allocated_columns(len(self.tokens))
-
-    def restart(self) -> None:
-        """Drops the cache; it can be computed again from the tokens."""
-        self.cache, self.computed = None, 0
 
 
 class Engine:
@@ -234,11 +191,16 @@ class Engine:
     def _lane_for(self, row: Row, length: int) -> Lane | None:
         if row.is_alone or self._can_pad is False:
             return None
-        return next((lane for lane in self._lanes if lane.accepts(row.generation.adapter, length)), None)
+        is_long = self._model.rope.is_long
+        near = (lane for lane in self._lanes if lane.accepts(row.generation.adapter, length))
+        return next((lane for lane in near if is_long(lane.rows[0].computed) == is_long(length)), None)
 
     # Tokens
 
     def _decode(self, lane: Lane) -> None:
+        for row in reversed(lane.rows):
+            if self._model.rope.must_reread(row.computed):
+                self._postpone(row)
         self._make_room(lane.step_growth)
         if not lane.rows:
             return
@@ -268,10 +230,11 @@ class Engine:
 
     def _prefill(self, row: Row, most: int) -> int:
         """Computes up to this many tokens of a prompt; returns their number."""
-        size = min(most, row.remaining)
+        prompt, total = len(row.generation.prompt), len(row.tokens)
+        size, length = self._model.rope.next_chunk(row.computed, prompt, total, most)
         try:
             is_stored = row.generation.load and not row.computed
-            logits = self._load(row) if is_stored else self._compute_chunk(row, size)
+            logits = self._load(row) if is_stored else self._compute_chunk(row, size, length)
             if not row.remaining:
                 self._start(row, logits)
         except Exception as error:
@@ -300,12 +263,12 @@ class Engine:
         row.cache, row.computed = prompt.cache, len(prompt.tokens)
         return prompt.logits[None]
 
-    def _compute_chunk(self, row: Row, size: int) -> torch.Tensor:
+    def _compute_chunk(self, row: Row, size: int, length: int) -> torch.Tensor:
         if row.cache is None:
             row.cache = self._model.new_cache()
         tokens = row.tokens[row.computed : row.computed + size]
         inputs = {"input_ids": torch.tensor([tokens], device=self._model.device)}
-        logits = self._model.forward(inputs, row.cache, row.generation.adapter)
+        logits = self._model.forward(inputs, row.cache, row.generation.adapter, length)
         row.computed += len(tokens)
         return logits
 

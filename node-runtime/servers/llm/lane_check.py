@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -17,8 +16,6 @@ NEXT = 9
 # The relative difference that rounding may cause. A model that ignores the mask or the positions differs far more.
 TOLERANCE = {torch.float32: 1e-3}
 COARSE_TOLERANCE = 0.05
-# transformers chooses these types' frequencies by the largest position in a pass.
-SHARED_ROPE_TYPES = ("longrope", "dynamic")
 
 
 @dataclass(eq=False)
@@ -34,7 +31,7 @@ def can_pad(model: LanguageModel) -> bool | None:
     """
     try:
         # The rows of the comparison are too short to show different rotary frequencies.
-        return not _shares_rope(model.config) and _is_equal_together(model)
+        return model.rope.can_share and _is_equal_together(model)
     except Exception as error:
         note_failure(error)
         return None if isinstance(error, torch.OutOfMemoryError) else False
@@ -50,18 +47,3 @@ def _is_equal_together(model: LanguageModel) -> bool:
     together = model.forward(lane.inputs(model.device), lane.cache)
     difference = (together - torch.stack(alone)).norm() / torch.stack(alone).norm()
     return bool(difference <= TOLERANCE.get(model.layout[0].dtype, COARSE_TOLERANCE))
-
-
-def _shares_rope(config: Any) -> bool:
-    """Returns whether the rotary frequencies of a row depend on the other rows of a pass."""
-    for part in (config, config.get_text_config()):
-        for given in (getattr(part, "rope_parameters", None), getattr(part, "rope_scaling", None)):
-            # Some models have one set of parameters for each type of layer.
-            ropes: list[Any] = [given, *given.values()] if isinstance(given, dict) else []
-            if any(isinstance(rope, dict) and _rope_type(rope) in SHARED_ROPE_TYPES for rope in ropes):
-                return True
-    return False
-
-
-def _rope_type(rope: dict[str, Any]) -> Any:
-    return rope.get("rope_type", rope.get("type"))

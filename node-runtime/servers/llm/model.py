@@ -21,6 +21,7 @@ from .adapters import Adapters
 from .generation import Generation
 from .options import Unusable
 from .reasoning import REASONING_TAGS, closing_tag_of
+from .rotary import LongRope
 
 with without_compiler():
     from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, GenerationConfig
@@ -92,12 +93,13 @@ class LanguageModel:
         self._model.to(self.device).eval()
         self.config = self._model.config
         self.adapters = Adapters(self._model)
+        self.rope = LongRope(self._model)
         self.defaults: GenerationConfig = self._model.generation_config
         self.ends = self._end_tokens()
         self.vocabulary = int(self._model.config.get_text_config().vocab_size)
         self._rows = int(self._model.get_input_embeddings().weight.shape[0])
         self._specials = self._special_tokens()
-        self.context = int(getattr(self._model.config, "max_position_embeddings", 0) or 4096)
+        self.context = int(getattr(self._model.config.get_text_config(), "max_position_embeddings", 0) or 4096)
         self._takes_positions = "position_ids" in inspect.signature(self._model.forward).parameters
         # Recurrent states, and other caches that are not one key and value per token, can't be padded.
         layers = DynamicCache(config=self._model.config).layers
@@ -169,12 +171,18 @@ class LanguageModel:
         """
         return DynamicCache() if self.is_batchable else DynamicCache(config=self._model.config)
 
-    def forward(self, inputs: dict[str, torch.Tensor], cache: Cache, adapter: str | None = None) -> torch.Tensor:
-        """Computes the next tokens of each row; returns the logits after the last one."""
+    def forward(
+        self, inputs: dict[str, torch.Tensor], cache: Cache, adapter: str | None = None, length: int | None = None
+    ) -> torch.Tensor:
+        """Computes the next tokens of each row; returns the logits after the last one. `length` is that of the text
+        that the tokens are a part of; by default it ends with them.
+        """
         self.adapters.choose(adapter)
         if not self._takes_positions:
             inputs.pop("position_ids", None)
-        return self._model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
+        with self.rope.of_length(length):
+            found = self._model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        return found.logits[:, -1].float()
 
     @torch.inference_mode()
     def _measure_cache(self) -> tuple[list[CacheLayer], int]:

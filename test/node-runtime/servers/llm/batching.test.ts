@@ -256,8 +256,9 @@ describe('architectures on the PyTorch server', function () {
 
   it('share forward passes if their caches and positions allow it, and get the same tokens either way', async () => {
     await makeTinyLlm(folder.path)
-    const shared = ['llama', 'mistral', 'gemma2', 'gemma3_text', 'gpt2', 'gpt_oss', 'qwen3_moe', 'bloom']
-    const separate = ['bart', 'mamba', 'qwen3_5_text']
+    const usual = ['llama', 'mistral', 'gemma2', 'gemma3_text', 'gpt2', 'gpt_oss', 'qwen3_moe', 'bloom']
+    const shared = [...usual, 'phi3:longrope', 'phimoe:longrope', 'llama:dynamic']
+    const separate = ['bart', 'mamba', 'qwen3_5_text', 'llama:longrope']
     const names = [...shared, ...separate]
     const { stdout } = await runProgram(
       await llmPython(),
@@ -317,11 +318,6 @@ describe('the engine of the PyTorch server', function () {
     assert.deepEqual(facts['lack of memory in the padding check'], separate)
     assert.equal(facts['lack of memory is final'], false)
     assert.deepEqual(facts['after the lack of memory in the padding check'], shared)
-  })
-
-  it('computes rows separately if their rotary frequencies depend on the longest one', () => {
-    assert.deepEqual(facts.longrope, separate)
-    assert.deepEqual(facts.dynamic, separate)
   })
 
   it('chooses the likeliest token at a temperature close to zero', () => {

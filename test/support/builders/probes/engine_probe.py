@@ -5,9 +5,7 @@ Usage: `python engine_probe.py MODEL_FOLDER`; prints a JSON object with the fact
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -27,8 +25,6 @@ from llm.options import Sampling
 
 PROMPTS = tuple([7 + (13 * at + length) % 300 for at in range(length)] for length in (40, 5, 90, 17))
 NEW_TOKENS = (12, 30, 18, 24)
-# Between the lengths of the prompts.
-ORIGINAL_POSITIONS = 64
 ENDED = "ended with an error"
 
 
@@ -58,13 +54,15 @@ class Server:
         self.engine.change(start).result(20)
         return [_outcome(future, response) for future, response in zip(started, tokens, strict=True)]
 
-    def _watch(self, inputs: dict[str, torch.Tensor], cache: Any, adapter: str | None = None) -> torch.Tensor:
+    def _watch(
+        self, inputs: dict[str, torch.Tensor], cache: Any, adapter: str | None = None, length: int | None = None
+    ) -> torch.Tensor:
         if self.is_lost and (self.most_rows > 1 or len(inputs["input_ids"]) > 1):
             self.most_rows = 2
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         self.most_rows = max(self.most_rows, len(inputs["input_ids"]))
         self.prompts += inputs["input_ids"].shape[1] > 1
-        return self._forward(inputs, cache, adapter)
+        return self._forward(inputs, cache, adapter, length)
 
 
 def _outcome(future: Future[None], tokens: list[int]) -> Any:
@@ -129,30 +127,7 @@ def check(folder: Path) -> dict[str, Any]:
 
     cold = server.responses(temperature=1e-40)
     facts["a tiny temperature"] = cold == expected
-    for kind in ("longrope", "dynamic"):
-        facts[kind] = with_rope(folder, kind)
     return facts
-
-
-def with_rope(folder: Path, kind: str) -> dict[str, bool]:
-    """Returns whether rows shared a pass, and whether a short response was the same next to a long prompt."""
-    with tempfile.TemporaryDirectory() as temporary:
-        copy = Path(shutil.copytree(folder, Path(temporary) / "model"))
-        config = json.loads((copy / "config.json").read_text("utf8"))
-        half = config["hidden_size"] // config["num_attention_heads"] // 2
-        config["rope_parameters"] = {
-            "rope_type": kind,
-            "rope_theta": 10_000.0,
-            "factor": 8.0,
-            "original_max_position_embeddings": ORIGINAL_POSITIONS,
-            "short_factor": [1.0] * half,
-            "long_factor": [8.0] * half,
-        }
-        (copy / "config.json").write_text(json.dumps(config), "utf8")
-        server = Server(copy)
-    short = server.responses(PROMPTS[1:2], 1)[0]
-    together = server.responses()
-    return {"equal": together[1] == short, "shared": server.most_rows > 1}
 
 
 print("\n" + json.dumps(check(Path(sys.argv[1]))))

@@ -1,5 +1,5 @@
 """Compares the engine of the language model server with transformers alone, for tiny models of several architectures.
-Usage: `python lanes_probe.py TOKENIZER_FOLDER NAME...`; prints a JSON object for each architecture.
+Usage: `python lanes_probe.py TOKENIZER_FOLDER NAME[:ROPE_TYPE]...`; prints a JSON object for each architecture.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import random
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "node-runtime" / "servers"))
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from llm import engine as engines
 from llm.engine import Engine
 from llm.generation import Generation
 from llm.model import LanguageModel
@@ -22,7 +24,11 @@ from llm.options import Sampling
 
 LENGTHS = (40, 5, 90, 17, 33)
 NEW_TOKENS = 12
+# All requests are interrupted once, after the oldest one has this many tokens.
+INTERRUPTED_AT = 7
 VOCABULARY = 384
+# Longer than some prompts; the first one outgrows it.
+SHORT_TEXT = 44
 SMALL = {
     **dict.fromkeys(("hidden_size", "n_embd"), 64),
     **dict.fromkeys(("num_hidden_layers", "n_layer"), 4),
@@ -43,16 +49,35 @@ SMALL = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+ROPES = {
+    # The longest text fills the context.
+    "dynamic": {"max_position_embeddings": max(LENGTHS) + NEW_TOKENS, "rope_parameters": {"factor": 8.0}},
+    "longrope": {
+        "original_max_position_embeddings": SHORT_TEXT,
+        "rope_parameters": {
+            "original_max_position_embeddings": SHORT_TEXT,
+            **{f"{size}_factor": [factor] * 8 for size, factor in (("short", 1.0), ("long", 8.0))},
+            "short_mscale": 1.0,
+            "long_mscale": 1.2,
+        },
+    },
+}
+for chunks in (engines.PREFILL_CHUNK, engines.SHARED_CHUNK):
+    chunks["cpu"] = 16
 
 
 def write_model(name: str, folder: str) -> None:
     """Writes a model with random weights that are large enough for distinct logits."""
+    name, _, rope = name.partition(":")
     usual = AutoConfig.for_model(name).to_dict()
     sizes = {key: size for key, size in SMALL.items() if key in usual}
     kinds = sorted(set(usual.get("layer_types") or ()))
-    more = {"layer_types": (kinds * 4)[:4]} if kinds else {}
+    more: dict[str, Any] = {"layer_types": (kinds * 4)[:4]} if kinds else {}
+    if rope:
+        more |= ROPES[rope]
+        more["rope_parameters"] = {"rope_type": rope, "rope_theta": 10_000.0, **more["rope_parameters"]}
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **sizes, **more), dtype=torch.float32)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **{**sizes, **more}), dtype=torch.float32)
     for weights in model.parameters():
         if weights.ndim > 1:
             torch.nn.init.normal_(weights, std=0.08)
@@ -74,16 +99,29 @@ def compare(name: str, tokenizer: str) -> dict[str, object]:
     sizes: set[int] = set()
     forward = model.forward
 
-    def watch(inputs: dict[str, torch.Tensor], cache: object, adapter: str | None = None) -> torch.Tensor:
+    def watch(
+        inputs: dict[str, torch.Tensor], cache: Any, adapter: str | None = None, length: int | None = None
+    ) -> torch.Tensor:
         sizes.add(len(inputs["input_ids"]))
-        return forward(inputs, cache, adapter)
+        return forward(inputs, cache, adapter, length)
 
     model.forward = watch
     texts: list[list[int]] = [[] for _ in prompts]
+
+    def interrupt() -> None:
+        for row in reversed(engine._admitted):
+            engine._postpone(row)
+
+    def on_token(token: int, text: list[int]) -> bool:
+        text.append(token)
+        if text is texts[0] and len(text) == INTERRUPTED_AT:
+            engine.change(interrupt)
+        return True
+
     started = []
     for prompt, text in zip(prompts, texts, strict=True):
         generation = Generation(prompt, Sampling(max_tokens=NEW_TOKENS, temperature=0))
-        started.append(engine.generate(generation, lambda token, text=text: text.append(token) is None))
+        started.append(engine.generate(generation, lambda token, text=text: on_token(token, text)))
     for one in started:
         one.result(timeout=60)
     # BART's own settings force an end token, which the server ignores.

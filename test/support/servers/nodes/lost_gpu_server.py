@@ -94,10 +94,10 @@ def serve_chats(folder):
 
     compute = Engine._compute_chunk
 
-    def compute_or_fail(self, row, size):
+    def compute_or_fail(self, row, size, length):
         # The seed of a request selects its failure.
         fail(dict(enumerate([*LOSSES, *FAILURES])).get(row.generation.sampling.seed))
-        return compute(self, row, size)
+        return compute(self, row, size, length)
 
     Engine._compute_chunk = compute_or_fail
     sys.argv[1:] = ["--model", folder, "--port", "0"]
