@@ -29,12 +29,11 @@ export function templateVariables(): Set<string> {
 export function chartSchema(): string {
   const managed = templateVariables()
   const names = Object.keys(SETTINGS).filter((name) => !managed.has(name) && !UNUSED.has(name))
-  const lines = names
-    .map((name) => `"${name}"`)
-    .join(', ')
-    .replaceAll(/(.{80,110}?,) /g, '$1\n          ')
+  // Helm 4 reports a wrong path for names that `propertyNames` rejects.
+  const properties = names.map((name) => `"${name}": { "$ref": "#/$defs/text" }`)
+  const lines = properties.join(', ').replaceAll(/((?:[^}]+\}){2},) /g, '$1\n        ')
   return readFileSync(CHART_SCHEMA, 'utf8').replace(
-    /("config": \{\n.+?"enum": \[\n).+?(\n +\])/s,
-    (_, before: string, after: string) => `${before}          ${lines}${after}`,
+    /("config": \{\n.+?"properties": \{\n).+?(\n {6}\})/s,
+    (_, before: string, after: string) => `${before}        ${lines}${after}`,
   )
 }

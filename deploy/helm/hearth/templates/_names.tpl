@@ -14,7 +14,7 @@ app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .pool }}
-hearth.dev/pool: {{ . }}
+hearth/pool: {{ . }}
 {{- end }}
 {{- end -}}
 
