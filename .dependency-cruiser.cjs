@@ -14,7 +14,7 @@ const MAY_IMPORT = {
   workflows: ['schemas', 'domain', 'platform/events', 'type:activities'],
   api: ['schemas', 'domain', 'platform', 'db', 'workflows/contract'],
   workers: ['schemas', 'domain', 'platform', 'db', 'node-runtime', 'activities', 'workflows/contract'],
-  cli: ['schemas', 'client', 'domain', 'platform', 'db'],
+  cli: ['schemas', 'client', 'domain', 'platform', 'db', 'embedded/local-database'],
   embedded: [
     'schemas',
     'client',

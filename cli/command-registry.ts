@@ -229,6 +229,24 @@ export const NOUNS: readonly CommandGroup[] = [
     load: async () => (await import('./commands/admin/audit.ts')).auditCommand,
   },
   {
+    name: 'backup',
+    about: 'write a backup of the database and the objects to a file',
+    group: OPERATORS,
+    load: async () => (await import('./commands/backup.ts')).backupCommand,
+  },
+  {
+    name: 'restore',
+    about: 'restore a backup into an empty deployment, or check one',
+    group: OPERATORS,
+    load: async () => (await import('./commands/backup.ts')).restoreCommand,
+  },
+  {
+    name: 'upgrade',
+    about: 'check whether a deployment is ready for an upgrade to this checkout',
+    group: OPERATORS,
+    load: async () => (await import('./commands/upgrade.ts')).upgradeCommand,
+  },
+  {
     name: 'doctor',
     about: 'diagnose this machine and the platform',
     group: MACHINE,

@@ -14,6 +14,8 @@ export class SchemaTooNewError extends Error {
 export interface MigrateOptions {
   /** A folder to use instead of the project's own migrations. */
   folder?: string
+  /** Applies only these, to create the schema of an older version; all by default. */
+  only?: readonly string[]
 }
 
 /**
@@ -21,8 +23,12 @@ export interface MigrateOptions {
  * processes may call it at once, because kysely takes an advisory lock. Newer migrations that other processes have
  * applied are kept. Throws a `SchemaTooNewError` when one of them requires a newer process than this one.
  */
-export async function migrate(db: Kysely<Database>, { folder }: MigrateOptions = {}): Promise<string[]> {
-  const own = await readMigrations(folder === undefined ? FOLDER : pathToFileURL(`${folder}/`))
+export async function migrate(
+  db: Kysely<Database>,
+  { folder, only }: MigrateOptions = {},
+): Promise<string[]> {
+  const all = await readMigrations(folder)
+  const own = only ? Object.fromEntries(Object.entries(all).filter(([name]) => only.includes(name))) : all
   // Kysely calls this while it holds its lock, so no migration is applied between the two reads.
   const getMigrations = async () => ({ ...(await appliedByOthers(db, own)), ...own })
   const migrator = new Migrator({ db, provider: { getMigrations }, allowUnorderedMigrations: true })
@@ -52,13 +58,31 @@ async function assertCompatible(db: Kysely<Database>, newest: number): Promise<v
   )
 }
 
+/** Returns the names of the applied migrations, oldest first; none for a database without tables. */
+export async function appliedMigrations(db: Kysely<Database>): Promise<string[]> {
+  const { rows: found } = await sql<{ found: string | null }>`
+    select to_regclass('kysely_migration') as found`.execute(db)
+  if (!found[0]?.found) return []
+  const { rows } = await sql<{ name: string }>`select name from kysely_migration order by name`.execute(db)
+  return rows.map(({ name }) => name)
+}
+
+/** Returns the SQL of every migration that this process knows, by name. */
+export async function knownMigrations(folder?: string): Promise<Record<string, string>> {
+  const url = folder === undefined ? FOLDER : pathToFileURL(`${folder}/`)
+  const names = (await readdir(url)).filter((name) => name.endsWith('.sql')).toSorted()
+  const entries = names.map(async (name): Promise<[string, string]> => [
+    name.replace(/\.sql$/, ''),
+    await readFile(new URL(name, url), 'utf8'),
+  ])
+  return Object.fromEntries(await Promise.all(entries))
+}
+
 const numberOf = (name: string): number => Number.parseInt(name, 10)
 
-async function readMigrations(folder: URL): Promise<Record<string, Migration>> {
-  const names = (await readdir(folder)).filter((name) => name.endsWith('.sql')).toSorted()
-  const entries = names.map(async (name): Promise<[string, Migration]> => {
-    const text = await readFile(new URL(name, folder), 'utf8')
-    return [name.replace(/\.sql$/, ''), { up: async (db) => void (await sql.raw(text).execute(db)) }]
-  })
-  return Object.fromEntries(await Promise.all(entries))
+async function readMigrations(folder?: string): Promise<Record<string, Migration>> {
+  const texts = Object.entries(await knownMigrations(folder))
+  return Object.fromEntries(
+    texts.map(([name, text]) => [name, { up: async (db) => void (await sql.raw(text).execute(db)) }]),
+  )
 }

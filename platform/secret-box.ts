@@ -57,6 +57,10 @@ export class SecretBox {
   }
 }
 
+/** Returns the ids of keys, in the form that `hearth backup` stores: they identify a key but do not reveal it. */
+export const keyIdsOf = (keys: readonly string[]): string[] =>
+  keys.map((key) => parseKey(key).id.toString('hex'))
+
 function parseKey(text: string): RingKey {
   const key = Buffer.from(text, 'base64')
   if (key.length !== 32) throw new ConfigError('HEARTH_ENCRYPTION_KEYS must be base64 keys of 32 bytes each')

@@ -1,17 +1,11 @@
 import type { Command } from 'commander'
 import { cliConfig } from '../cli-config.ts'
 import { CliError } from '../cli-error.ts'
-import { type Check, wrong } from '../doctor/check.ts'
+import { type Check, formatCheck, wrong } from '../doctor/check.ts'
 import { checkMachine } from '../doctor/machine.ts'
 import { checkPlatform } from '../doctor/platform.ts'
 import { findPlatform, type GlobalOptions } from '../platform.ts'
 import { print } from '../print.ts'
-
-const SIGNS: Readonly<Record<Check['state'], string>> = {
-  ok: 'ok     ',
-  warning: 'warning',
-  wrong: 'WRONG  ',
-}
 
 /** Diagnoses this machine and the platform. */
 export function doctorCommand(doctor: Command): void {
@@ -34,6 +28,3 @@ async function checkReached(options: GlobalOptions): Promise<Check[]> {
     throw err
   }
 }
-
-const formatCheck = ({ about, state, message, todo }: Check): string =>
-  `${SIGNS[state]}  ${about}: ${message.replace(/\.$/, '')}${todo === undefined ? '' : `. To do: ${todo}`}`

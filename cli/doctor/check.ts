@@ -20,3 +20,13 @@ export const wrong = (about: string, message: string, todo: string): Check => ({
   message,
   todo,
 })
+
+const SIGNS: Readonly<Record<Check['state'], string>> = {
+  ok: 'ok     ',
+  warning: 'warning',
+  wrong: 'WRONG  ',
+}
+
+/** Formats a check as one line. */
+export const formatCheck = ({ about, state, message, todo }: Check): string =>
+  `${SIGNS[state]}  ${about}: ${message.replace(/\.$/, '')}${todo === undefined ? '' : `. To do: ${todo}`}`

@@ -48,6 +48,7 @@ export const SIDEBAR = {
     'configuration',
     'troubleshooting',
     'upgrading',
+    'operations/backup',
     'security',
     'report-a-vulnerability',
     'monitoring',

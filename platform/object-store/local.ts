@@ -62,7 +62,7 @@ export async function openLocalObjectStore({
     put: (key, body, options) => put({ at, reserve }, assertKey(key), body, options).catch(fullStore),
     get: (key, options) => get(at, assertKey(key), options),
     head: (key) => head(at, assertKey(key)),
-    list: (prefix) => list(at, assertPrefix(prefix)),
+    list: (prefix) => list(at, prefix === undefined ? '' : assertPrefix(prefix)),
     move: (from, to) => move(at, assertKey(from), assertKey(to)).catch(fullStore),
     room: () => reserve.room(),
     delete: (key) => remove(at, assertKey(key)),

@@ -67,7 +67,7 @@ export function openS3ObjectStore(options: S3ObjectStoreOptions): ObjectStore & 
     room: async () => undefined,
     get: (key, getOptions) => get(bucket, assertKey(key), getOptions),
     head: (key) => head(bucket, assertKey(key)),
-    list: (prefix) => list(bucket, assertPrefix(prefix)),
+    list: (prefix) => list(bucket, prefix === undefined ? '' : assertPrefix(prefix)),
     async move(from, to) {
       if (await head(bucket, assertKey(from))) {
         const source = `${options.bucket}/${from.split('/').map(encodeURIComponent).join('/')}`

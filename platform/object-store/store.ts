@@ -75,7 +75,8 @@ export interface ObjectStore {
   /** Throws `not_found`, or `range_not_satisfiable` when the range starts beyond the end. */
   get(key: string, options?: { range?: ByteRange; signal?: AbortSignal }): Promise<OpenObject>
   head(key: string): Promise<ObjectInfo | undefined>
-  list(prefix: string): AsyncIterable<ObjectInfo>
+  /** Lists the objects of a folder, or all objects. */
+  list(prefix?: string): AsyncIterable<ObjectInfo>
   /**
    * Moves an object to another key, where `head` then returns its digest. Safe to repeat. Throws `not_found` when the
    * object is under neither key.

@@ -9,7 +9,7 @@ import { eventually } from '../support/assertions/until.ts'
 import type { BuilderClient } from '../support/servers/clients/builder-client.ts'
 import { startReceiver } from '../support/servers/receiver.ts'
 
-/** A webhook endpoint that answers its challenge, accepts every event and records it. */
+/** A webhook endpoint that answers its challenge, and accepts and records events. */
 export interface Inbox extends AsyncDisposable {
   /** By event id: the number of arrivals, the paths and the bodies. */
   readonly received: ReadonlyMap<string, { times: number; paths: Set<string>; bodies: Set<string> }>
@@ -18,7 +18,8 @@ export interface Inbox extends AsyncDisposable {
   environment(folder: string): NodeJS.ProcessEnv
 }
 
-export async function startInbox(): Promise<Inbox> {
+/** Starts an inbox. While `accepts` returns false, it rejects events, so that their deliveries stay open. */
+export async function startInbox(accepts: () => boolean = () => true): Promise<Inbox> {
   const received = new Map<string, { times: number; paths: Set<string>; bodies: Set<string> }>()
   const receiver = await startReceiver((req, res, body) => {
     const event = JSON.parse(body.toString()) as { id: string; data: { verification_challenge?: string } }
@@ -28,6 +29,7 @@ export async function startInbox(): Promise<Inbox> {
       res.end(JSON.stringify({ verification_challenge: challenge }))
       return
     }
+    if (!accepts()) return void res.writeHead(503).end()
     const seen = received.get(event.id) ?? { times: 0, paths: new Set(), bodies: new Set() }
     seen.times += 1
     seen.paths.add(req.url ?? '')

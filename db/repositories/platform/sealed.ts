@@ -12,6 +12,9 @@ const PLACES = [
   { table: 'webhook_secret', id: 'id', column: 'sealed' },
 ] as const
 
+/** All columns with encrypted values, including replies that are stored for a day. */
+export const SEALED_COLUMNS = [...PLACES, { table: 'idempotency', column: 'reply' }] as const
+
 /** Re-encrypts up to `limit` values of each kind that do not begin with `prefix`; returns how many it re-encrypted. */
 export async function reencryptTexts(
   db: Kysely<Database>,

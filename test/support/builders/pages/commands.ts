@@ -8,7 +8,11 @@ export interface Command {
 }
 
 /** The pages whose commands users copy. */
-export const PAGES: readonly string[] = ['README.md', 'CONTRIBUTING.md', ...globSync('docs/*.md').toSorted()]
+export const PAGES: readonly string[] = [
+  'README.md',
+  'CONTRIBUTING.md',
+  ...globSync('docs/{*,operations/*}.md').toSorted(),
+]
 
 /** Returns the commands in all of a page's `sh` blocks, in order. */
 export const commandsOf = (page: string): Command[] => blocksOf('sh', page).flatMap(splitCommands)

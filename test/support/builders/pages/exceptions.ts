@@ -36,6 +36,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   { page: 'docs/gpu-nodes.md', command: 'HEARTH_GATEWAY_URL=', reason: `${FOREVER}, and needs a GPU` },
   { page: 'docs/ide-recipes.md', command: 'claude mcp add', reason: 'needs Claude Code' },
   { page: 'docs/memory.md', command: 'HEARTH_MEMORY=1 npm start', reason: FOREVER },
+  { page: 'docs/operations/backup.md', command: 'HEARTH_DATA_DIR=restored npm start', reason: FOREVER },
   { page: 'docs/performance.md', command: 'npm run bench:gateway', reason: 'runs for minutes' },
   {
     page: 'docs/performance.md',

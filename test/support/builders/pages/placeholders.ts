@@ -26,6 +26,7 @@ export const PLACEHOLDERS: Readonly<Record<string, readonly [string, string][]>>
   'docs/deployment.md': [['ENDPOINT_ID', '$(endpoint home-prices endpoint_id)']],
   'docs/ide-recipes.md': [['npx hearth login', 'npx hearth login --base-url $HEARTH < key.txt']],
   'docs/memory.md': [['<key_id>', "$(call keys | field 'keys.at(-1).key_id')"]],
+  'docs/operations/backup.md': [['cp .hearth/', 'cp "$HEARTH_DATA_DIR"/']],
   'docs/quickstart.md': [['FOLDER=...', 'FOLDER=./my-model']],
   'docs/teams-and-budgets.md': [
     // The newest key.
