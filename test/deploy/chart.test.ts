@@ -27,7 +27,7 @@ function merge(base: Values, over: Values): Values {
 function pathsOf(values: Values, prefix = ''): string[] {
   return Object.entries(values).flatMap(([key, value]) => {
     const isFree = !isMap(value) || Object.keys(value).length === 0
-    const isWhole = isFree || ['resources', 'annotations', 'podDisruptionBudget'].includes(key)
+    const isWhole = isFree || ['resources', 'annotations', 'podDisruptionBudget', 'selector'].includes(key)
     return isWhole ? [`${prefix}${key}`] : pathsOf(value, `${prefix}${key}.`)
   })
 }
