@@ -13,6 +13,18 @@ const UNLOAD_TIMEOUT_MS = 5_000
 const ENDED_STATUS = 1
 
 /**
+ * Returns the files that the server reads, by their names in its folder. A run writes its chat template beside the adapter
+ * and beside the merged weights; `model/` sorts last, so an adapter answers with the same template as its merged model.
+ */
+const filesByName = ({ files }: CachedModel['spec']): Map<string, string> =>
+  new Map(
+    files
+      .map(({ path }) => path)
+      .toSorted()
+      .map((path) => [basename(path), path]),
+  )
+
+/**
  * An adapter in the server of its base. It shares the base's connections and turns; every request gets the adapter's
  * name as its `model`.
  */
@@ -51,7 +63,7 @@ export class AdapterServer implements RunningServer {
     await rm(path, { recursive: true, force: true })
     await mkdir(path)
     // The folder is on the disk of the cache.
-    for (const file of spec.files) await link(join(directory, file.path), join(path, basename(file.path)))
+    for (const [name, from] of filesByName(spec)) await link(join(directory, from), join(path, name))
     const server = new AdapterServer(base, modelKey)
     const order = { lora_name: server.#name, lora_path: join(adapters.path, folder) }
     // An earlier load may have ended after the server had accepted the adapter.

@@ -79,7 +79,9 @@ export class BringUp {
         base_key: found.base_key,
         err: messageOf(err),
       })
-      return this.#runOwn(model)
+      const server = await this.#runOwn(model)
+      model.noteEngineFault(server.profile.profile_id, `as an adapter of its base: ${messageOf(err)}`)
+      return server
     }
   }
 

@@ -310,6 +310,8 @@ describe('a model that is served as an adapter', function () {
     assert.ok(await node.parts.weights.find(key))
     assert.equal(engineOf(node, key), VLLM)
     assert.equal((await ask(node, key)).asked.model, undefined)
+    const fault = node.parts.models.report().find(({ model_key }) => model_key === key)?.engine_fault
+    assert.match(fault?.error ?? '', /^as an adapter of its base: .*DoRA/)
   })
 
   it('is served with its own weights by a node that does not ask for adapters', async () => {

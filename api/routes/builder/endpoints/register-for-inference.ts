@@ -24,7 +24,7 @@ import { assertItemLimit } from '../../../storage/account-items.ts'
 import { checkListing } from './check-listing.ts'
 import { assertMaySetServing, assertServing, servingColumn, settingsIn } from './check-serving.ts'
 import { presentEndpoint } from './present.ts'
-import { servedAs } from './serve-as.ts'
+import { servedAs, unloadMerged } from './serve-as.ts'
 
 export const registerForInference = route({
   operationId: 'registerForInference',
@@ -54,6 +54,7 @@ export const registerForInference = route({
       if (isOwn(body) && !isChecked) throw new ApiError('conflict', 'this run has just completed; try again')
       return create(trx, { accountId, version, body, catalog, config, now: now() })
     })
+    if (row.base_version_id !== null) void unloadMerged(services, row.model_key)
     return presentEndpoint(row, { accountId, config })
   },
 })

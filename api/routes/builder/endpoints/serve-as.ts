@@ -1,17 +1,26 @@
 import type { Transaction } from 'kysely'
+import pRetry from 'p-retry'
 import * as adapterRepository from '../../../../db/repositories/endpoints/adapters.ts'
 import type { VersionFacts } from '../../../../db/repositories/models/version-facts.ts'
 import type { Database } from '../../../../db/tables.ts'
 import { adapterProblem, type ServeAs } from '../../../../domain/adapters.ts'
 import { ApiError, invalid } from '../../../../domain/errors.ts'
+import { isLoading, type NodeSnapshot, warmthOf } from '../../../../domain/placement/node-snapshot.ts'
 import type { Catalog } from '../../../../platform/catalog.ts'
 import type { RegisterForInference } from '../../../../schemas/endpoint.ts'
+import type { NodeModel } from '../../../../schemas/nodes/node.ts'
+import type { Services } from '../../../services.ts'
+import { orderNode } from '../../orchestrator/nodes/order-node.ts'
 
 /** The columns of an endpoint that say how its model is served. */
 interface ServedAs {
   base_version_id: string | null
   merged_because: string | null
 }
+
+/** Longer than a node waits for a stopped model's memory to be freed. */
+const EVICTION_TIMEOUT_MS = 65_000
+const EVICTION_RETRIES = { retries: 5, minTimeout: 1_000, factor: 2 } as const
 
 const OF_BASE =
   'an adapter has no server of its own: set serving on an endpoint of its base, or serve_as to merged'
@@ -55,3 +64,32 @@ export async function servedAs(
   if (problem !== undefined) return { base_version_id: null, merged_because: isExplained ? problem : null }
   return { base_version_id: version.base_model_version_id, merged_because: null }
 }
+
+/**
+ * Unloads the merged weights of a model that is now an adapter: its test may have loaded them before the endpoint existed.
+ * A copy in use is tried again for half a minute; one that stays leaves when it is idle for too long or its memory is needed.
+ */
+export async function unloadMerged({ links }: Pick<Services, 'links'>, modelKey: string): Promise<void> {
+  // An adapter uses the memory of its base.
+  const merged = () =>
+    links
+      .snapshot()
+      .filter(({ models }) =>
+        models.some((one) => one.model_key === modelKey && isOnItsWay(one) && one.memory_mb > 0),
+      )
+  const evict = async ({ node_id: nodeId, account_id: accountId }: NodeSnapshot) => {
+    const order = { order: 'evict', accountId, modelKey, deadlineMs: EVICTION_TIMEOUT_MS } as const
+    const { reason } = JSON.parse(String(await orderNode({ links }, nodeId, order))) as { reason?: string }
+    if (reason !== undefined) throw new Error(reason)
+  }
+  await Promise.all(
+    merged().map(({ node_id }) =>
+      pRetry(async () => {
+        const node = merged().find((one) => one.node_id === node_id)
+        if (node) await evict(node)
+      }, EVICTION_RETRIES).catch(() => {}),
+    ),
+  )
+}
+
+const isOnItsWay = (model: NodeModel): boolean => warmthOf(model) === 'warm' || isLoading(model)
