@@ -13,8 +13,8 @@ const UNLOAD_TIMEOUT_MS = 5_000
 const ENDED_STATUS = 1
 
 /**
- * Returns the files that the server reads, by their names in its folder. A run writes its chat template beside the adapter
- * and beside the merged weights; `model/` sorts last, so an adapter answers with the same template as its merged model.
+ * Returns the files that the server reads, by their names in its folder. A run writes its chat template next to the
+ * adapter and next to the merged weights. `model/` sorts last, so an adapter has the same template as its merged model.
  */
 const filesByName = ({ files }: CachedModel['spec']): Map<string, string> =>
   new Map(
