@@ -3,6 +3,7 @@ import type { KeyUse } from '../../db/backup/catalog.ts'
 import { assertEmptyDatabase, DatabaseLoad } from '../../db/backup/load.ts'
 import { openDatabase } from '../../db/database.ts'
 import { appliedMigrations, knownMigrations, migrate } from '../../db/migrate.ts'
+import { isLocalStore } from '../../platform/object-store/local.ts'
 import type { ObjectStore } from '../../platform/object-store/store.ts'
 import { keyIdsOf } from '../../platform/secret-box.ts'
 import { VERSION } from '../../platform/version.ts'
@@ -177,9 +178,21 @@ async function load(file: string, { url, header, store, putsObjects }: LoadConte
   return { objects, skippedTables }
 }
 
-const putObject = (store: ObjectStore, { key, ...object }: ObjectEntry, body: Readable) =>
-  store.put(key, body, {
-    contentType: object.content_type,
-    sizeBytes: object.size_bytes,
-    isAdmitted: true,
-  })
+/** S3 copies objects of at most this size in one request. */
+const MAX_COPY_BYTES = 5 * 1024 ** 3
+
+/** Stores an object so that the store knows its digest, which S3 records only when an object is copied. */
+async function putObject(
+  store: ObjectStore,
+  { key, content_type: contentType, size_bytes: sizeBytes, sha256 }: ObjectEntry,
+  body: Readable,
+): Promise<void> {
+  const options = { contentType, sizeBytes, isAdmitted: true }
+  if (sha256 === undefined || isLocalStore(store) || sizeBytes > MAX_COPY_BYTES) {
+    await store.put(key, body, options)
+    return
+  }
+  const temporary = `incoming/restore-${sha256}`
+  await store.put(temporary, body, options)
+  await store.move(temporary, key)
+}

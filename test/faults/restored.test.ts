@@ -51,10 +51,14 @@ describe('a platform restored from a backup', function () {
       assert.equal(status, 'succeeded')
       await checkBooks(platform, taskId)
     }
-    const run = await eventually('the end of the run', async () => {
-      const now = await platform.api.get<Run>(`/training/runs/${open.run}`)
-      return now.status === 'running' || now.status === 'pending' ? undefined : now
-    })
+    const run = await eventually(
+      'the end of the run',
+      async () => {
+        const now = await platform.api.get<Run>(`/training/runs/${open.run}`)
+        return now.status === 'running' || now.status === 'pending' ? undefined : now
+      },
+      240_000,
+    )
     assert.equal(run.status, 'completed', run.error_message ?? '')
     const { metrics } = await platform.api.get<Run>(`/training/runs/${open.run}/metrics`)
     assert.equal(metrics?.epochs?.length, EPOCHS)
@@ -65,7 +69,7 @@ describe('a platform restored from a backup', function () {
     const { rows: unbalanced } = await sql`
       select task_id from ledger_line group by task_id having sum(amount_micro) <> 0`.execute(db)
     assert.deepEqual(unbalanced, [])
-    await eventually('every delivery', async () => (await undelivered(db)).length === 0 || undefined)
+    await eventually('every delivery', async () => (await undelivered(db)).length === 0 || undefined, 240_000)
     for (const { id } of open.events) assert.ok(inbox.received.has(id), `event ${id} did not arrive`)
 
     /** Takes a backup while chats, tasks, a run and webhook deliveries are open. */

@@ -169,6 +169,8 @@ for (const [name, open] of Object.entries({ 'local directory': openLocal, S3: op
         'd/2',
         'd/e/3',
       ])
+      const all = (await Array.fromAsync(store.list())).map((o) => o.key)
+      assert.deepEqual(all.filter((key) => key.startsWith('d')).toSorted(), ['d/2', 'd/e/3', 'dd/4'])
       await store.deletePrefix('d/')
       await store.deletePrefix('d/')
 

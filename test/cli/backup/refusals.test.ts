@@ -1,14 +1,22 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { sql } from 'kysely'
+import { readArchive } from '../../../cli/backup/archive-reader.ts'
 import { createBackup } from '../../../cli/backup/create-backup.ts'
+import type { ObjectEntry } from '../../../cli/backup/format.ts'
 import { checkBackup, restoreBackup } from '../../../cli/backup/restore-backup.ts'
 import { CliError } from '../../../cli/cli-error.ts'
+import { knownMigrations, migrate } from '../../../db/migrate.ts'
 import { openLocalObjectStore } from '../../../platform/object-store/local.ts'
+import { openS3ObjectStore } from '../../../platform/object-store/s3.ts'
 import { buildAccount, deploymentOf, KEY, OTHER_KEY } from '../../support/builders/backup/deployments.ts'
 import { temporaryFolder } from '../../support/builders/temporary-folder.ts'
 import { startDatabase, type TestDatabase } from '../../support/servers/database.ts'
+import { startS3 } from '../../support/servers/s3.ts'
+import { skipBecause } from '../../support/skip.ts'
 
 describe('a restore', () => {
   const folder = temporaryFolder()
@@ -159,5 +167,50 @@ describe('a restore', () => {
     const { rows: disabled } = await sql`
       select tgname from pg_trigger where tgenabled <> 'O' and not tgisinternal`.execute(target.db)
     assert.deepEqual(disabled, [])
+  })
+
+  it('creates the schema of the older version that wrote the backup, so that this version can migrate it', async () => {
+    await using older = await startDatabase({ isEmpty: true })
+    await using target = await startDatabase({ isEmpty: true })
+    const migrations = Object.keys(await knownMigrations())
+    await migrate(older.db, { only: migrations.slice(0, -3) })
+    await buildAccount(older)
+    const path = join(folder.path, 'older.tar')
+    await createBackup(path, deploymentOf(older, join(folder.path, 'objects')), {})
+
+    const { migration } = await restoreBackup(path, to(target), {})
+
+    assert.equal(migration, migrations.at(-4))
+    assert.deepEqual(await migrate(target.db), migrations.slice(-3))
+    const { rows } = await sql`select name from account`.execute(target.db)
+    assert.deepEqual(rows, [{ name: 'one' }])
+  })
+
+  it('copies objects from a folder to S3, whose digests a later backup reads', async function () {
+    const s3 = await startS3()
+    if ('missing' in s3) return skipBecause(this, s3.missing)
+    await using stack = new AsyncDisposableStack()
+    stack.use(s3)
+    const target = stack.use(await startDatabase({ isEmpty: true }))
+    const store = stack.use(openS3ObjectStore(s3.options))
+    const onS3 = { ...to(target), openObjects: async () => store }
+    const [whole, listed] = [join(folder.path, 'whole.tar'), join(folder.path, 'listed.tar')]
+    await createBackup(whole, from(), { objects: true })
+
+    const report = await restoreBackup(whole, onS3, { objects: true })
+    await createBackup(listed, onS3, {})
+
+    assert.equal(report.restored_objects, 2)
+    const { body } = await store.get('imports/one')
+    assert.deepEqual(await buffer(body), Buffer.alloc(5000, 'one'))
+    const objects: ObjectEntry[] = []
+    await readArchive(listed, { listed: async (object) => void objects.push(object) })
+    assert.deepEqual(
+      objects.map(({ key, sha256 }) => [key, sha256]),
+      ['one', 'two'].map((name) => [
+        `imports/${name}`,
+        createHash('sha256').update(Buffer.alloc(5000, name)).digest('hex'),
+      ]),
+    )
   })
 })
