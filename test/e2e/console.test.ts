@@ -98,7 +98,7 @@ describe("a platform's console", function () {
       .waitFor(LONG)
     await look('webhooks')
 
-    await press('Give builds a new secret')
+    await press('Create a new secret for builds')
     await until(async () => (await secret.textContent()) !== first)
     assert.match((await secret.textContent()) ?? '', /^whsec_/)
     await press('Forget the secret')
