@@ -7,6 +7,7 @@ import { putObject } from '../../../api/routes/objects/put-object.ts'
 import type { Services } from '../../../api/services.ts'
 import { readConfig } from '../../../platform/config.ts'
 import { createLogger } from '../../../platform/log.ts'
+import { NO_METRICS } from '../../../platform/metrics/metrics.ts'
 import type { ObjectStore } from '../../../platform/object-store/store.ts'
 
 /** Serves only the signed URLs of a local store, through the real middlewares. */
@@ -15,6 +16,7 @@ export async function serveObjects(store: ObjectStore): Promise<AsyncDisposable 
   const services = {
     config: readConfig({}),
     log: createLogger('test', 'silent'),
+    metrics: NO_METRICS,
     objects: store,
   } as unknown as Services
   const families = [{ name: 'root', prefix: '', errors: 'builder', routes: [getObject, putObject] }] as const
