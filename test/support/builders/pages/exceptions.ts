@@ -37,6 +37,7 @@ export const EXCEPTIONS: readonly Exception[] = [
   { page: 'docs/ide-recipes.md', command: 'claude mcp add', reason: 'needs Claude Code' },
   { page: 'docs/memory.md', command: 'HEARTH_MEMORY=1 npm start', reason: FOREVER },
   { page: 'docs/operations/backup.md', command: 'HEARTH_DATA_DIR=restored npm start', reason: FOREVER },
+  { page: 'docs/operations/kubernetes.md', command: '', reason: 'needs a Kubernetes cluster' },
   { page: 'docs/performance.md', command: 'npm run bench:gateway', reason: 'runs for minutes' },
   {
     page: 'docs/performance.md',

@@ -21,12 +21,12 @@ export const PLACEHOLDERS: Readonly<Record<string, readonly [string, string][]>>
     ['hearth chat tiny', 'hearth chat tiny <<< Hello'],
     ['version:<id>', 'version:$(endpoint base version_id)'],
     ['run:<id>', `run:$(call training/runs | field 'runs.find((run) => run.job_name === "sums").job_id')`],
+    ['nodes memory <id>', "nodes memory $(npx hearth nodes ls --json | field 'at(0).node_id')"],
     ['nodes logs <id>', "nodes logs $(npx hearth nodes ls --json | field 'at(0).node_id')"],
   ],
   'docs/deployment.md': [['ENDPOINT_ID', '$(endpoint home-prices endpoint_id)']],
   'docs/ide-recipes.md': [['npx hearth login', 'npx hearth login --base-url $HEARTH < key.txt']],
   'docs/memory.md': [['<key_id>', "$(call keys | field 'keys.at(-1).key_id')"]],
-  'docs/operations/backup.md': [['cp .hearth/', 'cp "$HEARTH_DATA_DIR"/']],
   'docs/quickstart.md': [['FOLDER=...', 'FOLDER=./my-model']],
   'docs/teams-and-budgets.md': [
     // The newest key.
