@@ -14,7 +14,7 @@ export interface NodeVersion {
   runtime_version: string
 }
 
-/** What a database says about an upgrade. */
+/** The facts about an upgrade that a database knows. */
 export interface UpgradeState {
   applied: readonly string[]
   /** The oldest migration that a process must know; undefined for databases from before 0.12. */

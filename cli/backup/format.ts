@@ -26,7 +26,7 @@ export interface BackupHeader {
   partitions: readonly Partition[]
   /** The ids of the encryption keys that the data needs; the keys themselves are never stored. */
   keys: readonly KeyUse[]
-  /** Whether the objects' bytes are included, or only their list. */
+  /** True if the file includes the bytes of the objects, not only their list. */
   has_objects: boolean
 }
 

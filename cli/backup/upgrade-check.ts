@@ -12,13 +12,13 @@ const MIN_FREE_BYTES = 1e9
 /** Work that a rollback by one release would hand to older processes (docs/upgrading.md). */
 const OF_ROLLBACKS: ReadonlySet<string> = new Set(['paused runs', 'cohorts', 'structured runs'])
 
-/** What an upgrade of a deployment to this checkout would do. */
+/** The effects of upgrading a deployment to this checkout. */
 export interface UpgradeReport {
   from: string
   version: string
   /** The migrations that this checkout would apply, oldest first. */
   pending_migrations: readonly string[]
-  /** Whether the processes of the current version could still run after these migrations. */
+  /** True if the processes of the current version could still run after these migrations. */
   rollback_possible: boolean
   open_work: Record<string, number>
   checks: readonly Check[]

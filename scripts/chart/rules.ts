@@ -56,7 +56,7 @@ export const REQUIRED: Record<string, readonly (keyof typeof SETTINGS)[]> = {
   node: ['HEARTH_GATEWAY_URL', 'HEARTH_NODE_NAME', 'HEARTH_NODE_DIR', 'HEARTH_CACHE_DIR'],
   setup: ['DATABASE_URL'],
 }
-/** What nodes must not know (docs/security.md). */
+/** The settings that nodes must not know (docs/security.md). */
 const SECRETS_OF_OTHERS = /^(?:DATABASE_URL|TEMPORAL_|S3_|POSTGRES_|HEARTH_(?:ENCRYPTION|OPERATIONS))/
 /** Text for settings that come from a Secret, in a form that their kind accepts. */
 const EXAMPLES: Partial<Record<string, string>> = {

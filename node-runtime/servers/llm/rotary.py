@@ -41,7 +41,7 @@ class LongRope:
 
     @property
     def can_share(self) -> bool:
-        """Whether all texts of one kind, short or long, have the same frequencies in any pass."""
+        """Return whether all texts of one kind, short or long, have the same frequencies in any pass."""
         return self._limit is None or self._rereads
 
     def is_long(self, tokens: int) -> bool:

@@ -10,7 +10,7 @@ import type { Catalog } from '../../../../platform/catalog.ts'
 import type { RegisterForInference } from '../../../../schemas/endpoint.ts'
 import type { NodeModel } from '../../../../schemas/nodes/node.ts'
 import type { Services } from '../../../services.ts'
-import { orderNode } from '../../orchestrator/nodes/order-node.ts'
+import { orderEviction } from '../../orchestrator/nodes/order-node.ts'
 
 /** The columns of an endpoint that say how its model is served. */
 interface ServedAs {
@@ -18,8 +18,6 @@ interface ServedAs {
   merged_because: string | null
 }
 
-/** Longer than a node waits for a stopped model's memory to be freed. */
-const EVICTION_TIMEOUT_MS = 65_000
 const EVICTION_RETRIES = { retries: 5, minTimeout: 1_000, factor: 2 } as const
 
 const OF_BASE =
@@ -78,8 +76,7 @@ export async function unloadMerged({ links }: Pick<Services, 'links'>, modelKey:
         models.some((one) => one.model_key === modelKey && isOnItsWay(one) && one.memory_mb > 0),
       )
   const evict = async ({ node_id: nodeId, account_id: accountId }: NodeSnapshot) => {
-    const order = { order: 'evict', accountId, modelKey, deadlineMs: EVICTION_TIMEOUT_MS } as const
-    const { reason } = JSON.parse(String(await orderNode({ links }, nodeId, order))) as { reason?: string }
+    const reason = await orderEviction({ links }, nodeId, { accountId, modelKey })
     if (reason !== undefined) throw new Error(reason)
   }
   await Promise.all(

@@ -20,3 +20,17 @@ export async function orderNode(
   room.release()
   return answer
 }
+
+/** Longer than a node waits for a stopped model's memory to be freed. */
+const EVICTION_TIMEOUT_MS = 65_000
+
+/** Orders a node to unload a model. Returns the reason why it stays loaded, or undefined; throws a `LinkError`. */
+export async function orderEviction(
+  services: Pick<Services, 'links'>,
+  nodeId: string,
+  model: Pick<NodeOrder, 'accountId' | 'modelKey'>,
+): Promise<string | undefined> {
+  const order = { ...model, order: 'evict', deadlineMs: EVICTION_TIMEOUT_MS } as const
+  const { reason } = JSON.parse(String(await orderNode(services, nodeId, order))) as { reason?: string }
+  return reason
+}

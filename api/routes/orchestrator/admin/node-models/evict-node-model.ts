@@ -6,11 +6,8 @@ import { LinkError } from '../../../../gateway/links/link-request.ts'
 import { route } from '../../../../http/route.ts'
 import type { Services } from '../../../../services.ts'
 import { nodeNotFound } from '../../nodes/move.ts'
-import { orderNode } from '../../nodes/order-node.ts'
+import { orderEviction } from '../../nodes/order-node.ts'
 import { params } from './params.ts'
-
-/** Longer than a node waits for a stopped model's memory to be freed. */
-const TIMEOUT_MS = 65_000
 
 export const evictNodeModel = route({
   operationId: 'evictNodeModel',
@@ -58,10 +55,9 @@ async function askNode(
   services: Pick<Services, 'links'>,
   { accountId, nodeId, modelKey }: { accountId: string; nodeId: string; modelKey: string },
 ): Promise<{ reason?: string; error?: LinkError }> {
-  const order = { order: 'evict' as const, accountId, modelKey, deadlineMs: TIMEOUT_MS }
   try {
-    const answer = await orderNode(services, nodeId, order)
-    return JSON.parse(answer.toString()) as { reason?: string }
+    const reason = await orderEviction(services, nodeId, { accountId, modelKey })
+    return reason === undefined ? {} : { reason }
   } catch (err) {
     if (!(err instanceof LinkError)) throw err
     return { error: err }
